@@ -19,8 +19,8 @@ int64_t Unit::parameter_count() const {
 
 int Unit::producer(ValueId value) const {
   for (size_t i = 0; i < ops.size(); ++i) {
-    for (const ValueId output : ops[i].outputs) {
-      if (output == value) return static_cast<int>(i);
+    for (const ValueId written : ops[i].outputs) {
+      if (written == value) return static_cast<int>(i);
     }
   }
   return -1;

@@ -1,0 +1,76 @@
+#include "plan/heuristics.h"
+
+#include <fmt/ranges.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "graph/pass.h"
+
+namespace lazytrain::plan {
+namespace {
+
+constexpr int kMegaTrainInterval = 4;  // layers between two checkpoints
+
+Policy blank(std::string_view name, const graph::Graph& graph, const Shape& shape) {
+  Policy policy;
+  policy.name = name;
+  policy.model = graph.fingerprint;
+  policy.batch = shape.batch;
+  policy.micro_batch = shape.micro_batch;
+  policy.seq = shape.seq;
+  policy.boundaries.resize(graph.units.size() - 1);
+  policy.units.resize(graph.units.size());
+  return policy;
+}
+
+using Heuristic = Policy (*)(const graph::Graph&, const Shape&);
+
+const std::map<std::string, Heuristic, std::less<>>& heuristics() {
+  static const std::map<std::string, Heuristic, std::less<>> table = {{"megatrain", megatrain}, {"resident", resident}};
+  return table;
+}
+
+}  // namespace
+
+Policy resident(const graph::Graph& graph, const Shape& shape) {
+  Policy policy = blank("resident", graph, shape);
+  for (size_t u = 0; u < graph.units.size(); ++u) {
+    policy.units[u].weight_home = Tier::kDevice;
+    policy.units[u].optimizer_home = Tier::kDevice;
+    if (graph.units[u].kind != graph::UnitKind::kLayer) continue;
+    for (const auto id : graph::costly_to_recompute(graph.units[u])) {
+      policy.units[u].retained.push_back(graph.units[u].values[static_cast<size_t>(id)].name);
+    }
+  }
+  return policy;
+}
+
+Policy megatrain(const graph::Graph& graph, const Shape& shape) {
+  Policy policy = blank("megatrain", graph, shape);
+  const size_t last = policy.boundaries.size() - 1;
+  for (size_t i = 0; i < policy.boundaries.size(); ++i) {
+    policy.boundaries[i].checkpoint = i % kMegaTrainInterval == 0 || i == last;
+  }
+  policy.recompute_whole_unit = true;
+  policy.recompute_whole_block = true;
+  return policy;
+}
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, heuristic] : heuristics()) names.push_back(name);
+  return names;
+}
+
+Policy named_policy(std::string_view name, const graph::Graph& graph, const Shape& shape) {
+  const auto it = heuristics().find(name);
+  if (it == heuristics().end()) {
+    const std::string near = nearest(name, policy_names());
+    throw UsageError("plan.policy: '{}' is not a policy; known are {}{}", name, fmt::join(policy_names(), ", "),
+                     near.empty() ? "" : fmt::format(" (did you mean {}?)", near));
+  }
+  return it->second(graph, shape);
+}
+
+}  // namespace lazytrain::plan

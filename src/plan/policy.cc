@@ -1,0 +1,106 @@
+#include "plan/policy.h"
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+
+namespace lazytrain::plan {
+namespace {
+
+Tier tier_from(const JsonObject& object, std::string_view key) {
+  const std::string name = object.string(key);
+  for (size_t i = 0; i < kTierNames.size(); ++i) {
+    if (name == kTierNames[i]) return static_cast<Tier>(i);
+  }
+  throw InputError("{}: \"{}\" is '{}', expected one of {}", object.where(), key, name, fmt::join(kTierNames, ", "));
+}
+
+const Json& array_of(const JsonObject& object, std::string_view key) {
+  const auto it = object.json().find(key);
+  if (it == object.json().end() || !it->is_array()) throw InputError("{}: \"{}\" must be a list", object.where(), key);
+  return *it;
+}
+
+}  // namespace
+
+Json to_json(const Policy& policy) {
+  Json boundaries = Json::array(), units = Json::array();
+  for (const auto& b : policy.boundaries) boundaries.push_back({{"checkpoint", b.checkpoint}, {"home", name_of(b.home)}});
+  for (const auto& u : policy.units) {
+    units.push_back({{"retained", u.retained},
+                     {"retained_home", name_of(u.retained_home)},
+                     {"weight_home", name_of(u.weight_home)},
+                     {"optimizer_home", name_of(u.optimizer_home)}});
+  }
+  return {{"format", 1},
+          {"name", policy.name},
+          {"model", policy.model},
+          {"batch", policy.batch},
+          {"micro_batch", policy.micro_batch},
+          {"seq", policy.seq},
+          {"recompute_whole_unit", policy.recompute_whole_unit},
+          {"recompute_whole_block", policy.recompute_whole_block},
+          {"weight_slots", policy.weight_slots},
+          {"gradient_buffers", policy.gradient_buffers},
+          {"solver", policy.solver},
+          {"predicted_step_s", policy.predicted_step_s},
+          {"bound_s", policy.bound_s},
+          {"gap", policy.gap},
+          {"boundaries", std::move(boundaries)},
+          {"units", std::move(units)}};
+}
+
+Policy policy_from_json(const Json& json, const std::string& where) {
+  const JsonObject object(json, where);
+  if (object.integer("format", 0, 1000) != 1) {
+    throw InputError("{}: plan format {} is not known here (1 is)", where, object.integer("format", 0, 1000));
+  }
+  Policy policy;
+  policy.name = object.string("name");
+  policy.model = object.string("model");
+  policy.batch = object.integer("batch", 1, 1 << 24);
+  policy.micro_batch = object.integer("micro_batch", 1, policy.batch);
+  policy.seq = object.integer("seq", 1, 1 << 24);
+  policy.recompute_whole_unit = object.boolean_or("recompute_whole_unit", false);
+  policy.recompute_whole_block = object.boolean_or("recompute_whole_block", false);
+  policy.weight_slots = static_cast<int>(object.integer_or("weight_slots", 2, 1, 64));
+  policy.gradient_buffers = static_cast<int>(object.integer_or("gradient_buffers", 2, 1, 64));
+  policy.solver = object.string_or("solver", "none");
+  policy.predicted_step_s = object.number_or("predicted_step_s", 0);
+  policy.bound_s = object.number_or("bound_s", 0);
+  policy.gap = object.number_or("gap", 0);
+  for (const Json& item : array_of(object, "boundaries")) {
+    const JsonObject b(item, fmt::format("{}: boundaries[{}]", where, policy.boundaries.size()));
+    policy.boundaries.push_back({b.boolean_or("checkpoint", true), tier_from(b, "home")});
+  }
+  for (const Json& item : array_of(object, "units")) {
+    const JsonObject u(item, fmt::format("{}: units[{}]", where, policy.units.size()));
+    UnitPolicy unit;
+    for (const Json& name : array_of(u, "retained")) {
+      if (!name.is_string()) throw InputError("{}: \"retained\" must list names of values", u.where());
+      unit.retained.push_back(name.get<std::string>());
+    }
+    unit.retained_home = tier_from(u, "retained_home");
+    unit.weight_home = tier_from(u, "weight_home");
+    unit.optimizer_home = tier_from(u, "optimizer_home");
+    policy.units.push_back(std::move(unit));
+  }
+  return policy;
+}
+
+void check_against(const Policy& policy, const graph::Graph& graph) {
+  if (policy.model != graph.fingerprint) {
+    throw InputError("plan '{}' was made for model {}, this model is {}: make a plan for it with `lazytrain plan`",
+                     policy.name, policy.model, graph.fingerprint);
+  }
+  if (policy.units.size() != graph.units.size() || policy.boundaries.size() + 1 != graph.units.size()) {
+    throw InputError("plan '{}' has {} units and {} boundaries, the model has {} and {}", policy.name,
+                     policy.units.size(), policy.boundaries.size(), graph.units.size(), graph.units.size() - 1);
+  }
+  if (!policy.boundaries.front().checkpoint || !policy.boundaries.back().checkpoint) {
+    throw InputError("plan '{}': the first and the last boundary must be checkpoints: backward starts from them",
+                     policy.name);
+  }
+}
+
+}  // namespace lazytrain::plan

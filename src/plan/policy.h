@@ -1,0 +1,60 @@
+// A policy: where everything lives, what is kept and what is recomputed. Plain data with a JSON form that a person can
+// read and edit; every named system is one (heuristics.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "graph/graph.h"
+#include "plan/words.h"
+
+namespace lazytrain::plan {
+
+// Boundary i is the hidden state between unit i and unit i + 1.
+struct BoundaryPolicy {
+  bool checkpoint = true;  // kept until its block's backward; otherwise recomputed from the checkpoint before it
+  Tier home = Tier::kDevice;
+  friend bool operator==(const BoundaryPolicy&, const BoundaryPolicy&) = default;
+};
+
+struct UnitPolicy {
+  std::vector<std::string> retained;  // names of values kept from forward for backward
+  Tier retained_home = Tier::kDevice;
+  Tier weight_home = Tier::kHost;
+  Tier optimizer_home = Tier::kHost;
+  friend bool operator==(const UnitPolicy&, const UnitPolicy&) = default;
+};
+
+struct Policy {
+  std::string name;
+  std::string model;  // graph fingerprint
+  int64_t batch = 0;
+  int64_t micro_batch = 0;
+  int64_t seq = 0;
+  std::vector<BoundaryPolicy> boundaries;  // units - 1
+  std::vector<UnitPolicy> units;
+  // As engines without slices do: run all of a unit's forward again, and the last unit of a block once more too.
+  bool recompute_whole_unit = false;
+  bool recompute_whole_block = false;
+  int weight_slots = 2;      // units whose streamed weights are on the device at once
+  int gradient_buffers = 2;  // units whose gradients are on the device at once
+
+  // How it was found. predicted_step_s is the simulator's figure for the compiled program.
+  std::string solver = "none";
+  double predicted_step_s = 0;
+  double bound_s = 0;
+  double gap = 0;
+
+  int64_t micro_batches() const { return (batch + micro_batch - 1) / micro_batch; }
+  friend bool operator==(const Policy&, const Policy&) = default;
+};
+
+Json to_json(const Policy& policy);
+// Throws InputError naming the key; checks names and ranges, not the model.
+Policy policy_from_json(const Json& json, const std::string& where);
+// Throws InputError saying what differs when the policy was made for another model or another number of units.
+void check_against(const Policy& policy, const graph::Graph& graph);
+
+}  // namespace lazytrain::plan

@@ -27,7 +27,8 @@ struct Descriptor {
 };
 
 int open_for_reading(const std::filesystem::path& path, struct stat& info) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: opening a FIFO must not wait for a writer; a regular file ignores it.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) throw InputError("{}: cannot be opened: {}", path.string(), std::strerror(errno));
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(fd);
@@ -97,6 +98,13 @@ AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   ::close(fd_);
   ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::reserve(int64_t bytes) {
+  // KEEP_SIZE: the file still ends where writing ended. A file system without fallocate finds out while writing.
+  if (bytes > 0 && ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != EINTR) {
+    throw RunError("{}: no room for {} bytes: {}", temporary_.string(), bytes, std::strerror(errno));
+  }
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {

@@ -40,6 +40,8 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  // Takes `bytes` of disk space now, so that a full disk is found before any work. Optional.
+  void reserve(int64_t bytes);
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
   void commit();

@@ -31,7 +31,9 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& k) override {
-    if (!keys_.back().insert(k).second) throw InputError("{}: the key \"{}\" stands twice in one object", where_, k);
+    if (!keys_.back().insert(k).second) {
+      throw InputError("{}: the key \"{}\" stands twice in one object", where_, shown(k));
+    }
     key_ = std::move(k);
     return true;
   }
@@ -43,7 +45,7 @@ class Builder : public nlohmann::json_sax<Json> {
     const auto column = line_start == std::string_view::npos ? position : position - line_start - 1;
     std::string_view reason = e.what();  // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     if (const auto colon = reason.find(": "); colon != std::string_view::npos) reason.remove_prefix(colon + 2);
-    throw InputError("{}: line {}, column {}: not valid JSON: {}", where_, line, column, reason.substr(0, 200));
+    throw InputError("{}: line {}, column {}: not valid JSON: {}", where_, line, column, shown(reason, 200));
   }
 
  private:
@@ -113,7 +115,7 @@ const Json& JsonObject::at(std::string_view key) const {
 }
 
 void JsonObject::mistyped(std::string_view key, std::string_view expected) const {
-  throw InputError("{}: \"{}\" is {}, expected {}", where_, key, at(key).dump().substr(0, 80), expected);
+  throw InputError("{}: \"{}\" is {}, expected {}", where_, key, shown(at(key).dump(), 80), expected);
 }
 
 int64_t JsonObject::integer(std::string_view key, int64_t min, int64_t max) const {
@@ -135,7 +137,9 @@ double JsonObject::number(std::string_view key) const {
   return at(key).get<double>();
 }
 
-double JsonObject::number_or(std::string_view key, double otherwise) const { return has(key) ? number(key) : otherwise; }
+double JsonObject::number_or(std::string_view key, double otherwise) const {
+  return has(key) ? number(key) : otherwise;
+}
 
 bool JsonObject::boolean_or(std::string_view key, bool otherwise) const {
   if (!has(key)) return otherwise;
@@ -155,6 +159,21 @@ std::string JsonObject::string_or(std::string_view key, std::string_view otherwi
 JsonObject JsonObject::object(std::string_view key) const {
   if (!at(key).is_object()) mistyped(key, "an object");
   return {at(key), fmt::format("{}: {}", where_, key)};
+}
+
+std::string shown(std::string_view text, size_t limit) {
+  std::string out;
+  size_t end = std::min(text.size(), limit);
+  while (end < text.size() && end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) --end;
+  for (const char c : text.substr(0, end)) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return end < text.size() ? out + "..." : out;
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {

@@ -42,6 +42,10 @@ class JsonObject {
   std::string where_;
 };
 
+// Text of a file as a message may show it: at most `limit` bytes of it (cut between characters, then "..."), control
+// characters as \xNN.
+std::string shown(std::string_view text, size_t limit = 100);
+
 // The candidate closest to `word` by edit distance, or "" when none is near: for "unknown key, did you mean".
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 

@@ -19,14 +19,14 @@ from transformers import AutoModelForCausalLM
 
 def stored_tensors(folder):
     tensors = {}
-    for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
+    for path in sorted(glob.glob(os.path.join(folder, "model*.safetensors"))):
         with safe_open(path, framework="pt") as f:
             for name in f.keys():
                 if name in tensors:
                     sys.exit(f"{path}: tensor {name} is in another file as well")
                 tensors[name] = f.get_tensor(name)
     if not tensors:
-        sys.exit(f"{folder}: no *.safetensors file")
+        sys.exit(f"{folder}: no model*.safetensors file")
     return tensors
 
 

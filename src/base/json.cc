@@ -38,13 +38,16 @@ class Builder : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
+    std::string_view reason = e.what();  // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+    if (const auto colon = reason.find(": "); colon != std::string_view::npos) reason.remove_prefix(colon + 2);
+    fail(position, reason);
+  }
+  [[noreturn]] void fail(size_t position, std::string_view reason) const {
     position = std::min(position, text_.size());
     const auto before = text_.substr(0, position);
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
     const auto line_start = before.rfind('\n');
     const auto column = line_start == std::string_view::npos ? position : position - line_start - 1;
-    std::string_view reason = e.what();  // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-    if (const auto colon = reason.find(": "); colon != std::string_view::npos) reason.remove_prefix(colon + 2);
     throw InputError("{}: line {}, column {}: not valid JSON: {}", where_, line, column, shown(reason, 200));
   }
 
@@ -91,6 +94,8 @@ class Builder : public nlohmann::json_sax<Json> {
 
 Json parse_json(std::string_view text, std::string_view where) {
   Builder builder(text, where);
+  // The parser takes a NUL for the end of the text, and would not look at what follows.
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos) builder.fail(nul, "a NUL byte");
   Json::sax_parse(text, &builder);
   return builder.take();
 }

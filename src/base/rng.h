@@ -20,7 +20,9 @@ class CounterRng {
   constexpr CounterRng(uint64_t seed, uint64_t stream) : key_(mix64(mix64(seed + 0x9e3779b97f4a7c15ull) ^ stream)) {}
 
   constexpr uint64_t bits(uint64_t index) const { return mix64(key_ + (index + 1) * 0x9e3779b97f4a7c15ull); }
-  constexpr double uniform(uint64_t index) const { return static_cast<double>(bits(index) >> 11) * 0x1.0p-53; }  // [0, 1)
+  constexpr double uniform(uint64_t index) const {
+    return static_cast<double>(bits(index) >> 11) * 0x1.0p-53;
+  }  // [0, 1)
   // Box-Muller on the pair of counters that holds `index`.
   double normal(uint64_t index) const {
     const uint64_t pair = index / 2 * 2;
@@ -30,7 +32,8 @@ class CounterRng {
   }
   // [0, bound) by multiply-shift; the bias is below bound / 2^64.
   constexpr uint64_t below(uint64_t index, uint64_t bound) const {
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(bits(index)) * bound) >> 64);
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<uint64_t>((static_cast<Wide>(bits(index)) * bound) >> 64);
   }
 
  private:

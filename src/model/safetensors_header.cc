@@ -279,6 +279,10 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, std::string_vi
   if (text.empty() || text.front() != '{') {
     throw InputError("{}: header: found \"{}\" first, expected '{{'", where, shown(text.substr(0, 1)));
   }
+  // The JSON parser takes a NUL for the end of the text, and would not look at what follows.
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
+    throw InputError("{}: header, byte {}: not valid JSON: a NUL byte", where, nul);
+  }
   HeaderReader reader(where);
   Json::sax_parse(text, &reader);
   SafetensorsHeader header = reader.take();

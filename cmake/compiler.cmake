@@ -15,3 +15,11 @@ if(LAZYTRAIN_SANITIZE)
   add_compile_options(-fsanitize=${LAZYTRAIN_SANITIZE} -fno-omit-frame-pointer -g)
   add_link_options(-fsanitize=${LAZYTRAIN_SANITIZE})
 endif()
+
+if(LAZYTRAIN_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "LAZYTRAIN_FUZZ needs clang (libFuzzer): cmake --preset fuzz")
+  endif()
+  # Coverage for every library; only the programs in fuzz/ link the fuzzer's main.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

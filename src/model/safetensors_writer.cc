@@ -146,7 +146,12 @@ void write_safetensors(const fs::path& path, std::span<const TensorSpec> tensors
                        const TensorSource& source) {
   const std::string where = path.string();
   const int64_t total = checked_total(tensors, where);
-  const std::string header = format_header(tensors, metadata);
+  std::string header;
+  try {
+    header = format_header(tensors, metadata);
+  } catch (const Json::exception&) {
+    throw RunError("{}: a tensor name or metadata text is not UTF-8", where);
+  }
   if (std::ssize(header) - 8 > kMaxHeaderBytes || std::ssize(tensors) > kMaxTensors) {
     throw RunError("{}: {} tensors with a header of {} bytes are more than a reader accepts", where, tensors.size(),
                    header.size() - 8);

@@ -1,0 +1,116 @@
+// The Program: a flat list of instructions on lanes, with explicit dependencies and every byte placed. The simulator
+// times it, the executor runs it, the report draws it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "graph/pass.h"
+#include "plan/policy.h"
+#include "plan/words.h"
+
+namespace lazytrain::plan {
+
+// A range of a tier. State buffers live across steps at the offsets of state_layout(); the others are placed by
+// liveness and share memory.
+struct Buffer {
+  std::string name;
+  Purpose purpose = Purpose::kWorkspace;
+  Tier tier = Tier::kDevice;
+  bool state = false;
+  int unit = 0;
+  int64_t bytes = 0;
+  int64_t offset = 0;
+};
+
+// What a buffer is to the instruction that uses it.
+enum class Role : uint8_t {
+  kInput,
+  kOutput,
+  kGradient,
+  kRetained,
+  kWorkspace,
+  kScratch,
+  kWeights,
+  kTiedWeights,
+  kWeightGradient,
+  kTiedGradient,
+  kOptimizer,
+  kGradientStore
+};
+
+struct Use {
+  int buffer = 0;
+  Role role = Role::kWorkspace;
+  bool write = false;  // may change it (and may read it)
+};
+
+struct Instruction {
+  Action action = Action::kCompute;
+  Lane lane = Lane::kCompute;
+  int unit = 0;
+  Pass pass = Pass::kForward;  // of compute
+  int micro = 0;               // micro-batch, of compute
+  int layout = -1;             // of compute: index into Program::layouts
+  int first_step = 0;          // of compute: the steps of that layout to run
+  int last_step = 0;
+  std::vector<Use> uses;
+  std::vector<int> after;  // instructions that must have ended, all earlier in the list
+};
+
+struct Program {
+  Policy policy;
+  graph::Dims dims;  // of one micro-batch, at its largest
+  int micro_batches = 1;
+  DType compute = DType::kBF16;
+  std::vector<Buffer> buffers;
+  std::vector<graph::Pass> layouts;
+  std::vector<graph::RetainedSet> retained;  // by unit
+  std::vector<Instruction> instructions;
+  std::array<int64_t, 3> tier_bytes = {0, 0, 0};  // what each tier needs, state included
+};
+
+std::string label(const Program& program, const graph::Graph& graph, int instruction);  // "layer.3 backward 1"
+
+// Where the state of each unit lies in its tier, for any policy: weights as two halves (hi then lo, 2 bytes each),
+// optimizer state, gradients. Offsets and sizes in bytes.
+struct UnitStateLayout {
+  int64_t elements = 0;
+  int64_t weights = 0;
+  int64_t optimizer = 0;
+  int64_t gradients = 0;
+};
+struct StateLayout {
+  std::vector<UnitStateLayout> units;
+  int64_t gradient_bytes = 2;  // an element
+  int64_t bytes = 0;
+};
+StateLayout state_layout(const graph::Graph& graph, DType compute);
+
+struct CompileOptions {
+  DType compute = DType::kBF16;
+  // Scratch bytes that the device's kernels of an op need; empty: none.
+  std::function<int64_t(const graph::OpKind&, const graph::Dims&)> scratch_bytes;
+};
+
+// Compiles for a machine whose device and host are one memory: weights are used in place (under `compute: fp32` they
+// are merged into streamed fp32 copies), homes `device` and `host` mean the same. Throws InputError when the policy
+// does not belong to the graph, UsageError when it puts something on disk.
+Program compile(const graph::Graph& graph, const Policy& policy, const CompileOptions& options);
+
+// Proves that every value is produced before it is read, no two live buffers overlap, nothing lies outside its tier,
+// every use is ordered, every lane can proceed. Returns the faults, none for a sound program.
+std::vector<std::string> validate(const Program& program);
+
+struct MemoryRow {
+  Purpose purpose;
+  Tier tier;
+  int64_t bytes;  // state: all of it; otherwise what is alive at the device's peak
+};
+std::vector<MemoryRow> memory_table(const Program& program);
+
+}  // namespace lazytrain::plan

@@ -42,6 +42,7 @@ class Builder : public nlohmann::json_sax<Json> {
     if (const auto colon = reason.find(": "); colon != std::string_view::npos) reason.remove_prefix(colon + 2);
     fail(position, reason);
   }
+  // `position` is the number of bytes up to and with the offending one, as the parser counts.
   [[noreturn]] void fail(size_t position, std::string_view reason) const {
     position = std::min(position, text_.size());
     const auto before = text_.substr(0, position);
@@ -95,7 +96,7 @@ class Builder : public nlohmann::json_sax<Json> {
 Json parse_json(std::string_view text, std::string_view where) {
   Builder builder(text, where);
   // The parser takes a NUL for the end of the text, and would not look at what follows.
-  if (const auto nul = text.find('\0'); nul != std::string_view::npos) builder.fail(nul, "a NUL byte");
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos) builder.fail(nul + 1, "a NUL byte");
   Json::sax_parse(text, &builder);
   return builder.take();
 }

@@ -82,7 +82,15 @@ int ThreadPool::threads() const { return static_cast<int>(impl_->workers.size())
 void ThreadPool::run(int64_t count, const std::function<void(int64_t)>& body) {
   if (count <= 0) return;
   if (count == 1 || impl_->workers.empty()) {
-    for (int64_t i = 0; i < count; ++i) body(i);
+    std::exception_ptr error;
+    for (int64_t i = 0; i < count; ++i) {
+      try {
+        body(i);
+      } catch (...) {
+        if (!error) error = std::current_exception();
+      }
+    }
+    if (error) std::rethrow_exception(error);
     return;
   }
   Impl::Job job{.body = &body, .count = count, .error = nullptr, .finished = {}};

@@ -33,7 +33,7 @@ std::pair<std::string, std::string> parse_merge(const Json& entry, size_t index,
   }
   if (parts.first.empty() || parts.second.empty()) {
     throw InputError("{}: merges[{}] is {}, expected \"left right\" or [\"left\", \"right\"] with both parts non-empty",
-                     where, index, entry.dump().substr(0, 80));
+                     where, index, shown(entry.dump(), 80));
   }
   return parts;
 }
@@ -66,7 +66,7 @@ void MergeTable::set(int32_t left, int32_t right, Merge merge) {
 Bpe Bpe::from_json(const Json& model, const std::string& where, Vocabulary& vocabulary) {
   const JsonObject object(model, where + ": model");
   if (const std::string type = object.string_or("type", "BPE"); type != "BPE") {
-    throw UsageError("{}: the type \"{}\" is not supported, only byte-level BPE is", object.where(), type);
+    throw UsageError("{}: the type \"{}\" is not supported, only byte-level BPE is", object.where(), shown(type));
   }
   const JsonObject vocab = object.object("vocab");
   if (vocab.json().empty()) throw InputError("{}: \"vocab\" is empty", object.where());
@@ -74,7 +74,7 @@ Bpe Bpe::from_json(const Json& model, const std::string& where, Vocabulary& voca
   for (const auto& [token, id] : vocab.json().items()) {
     if (!id.is_number_integer() || (id.is_number_unsigned() && id.get<uint64_t>() > INT64_MAX)) {
       throw InputError("{}: the id of the token \"{}\" is {}, expected a whole number from 0 to {}", vocab.where(),
-                       token, id.dump().substr(0, 80), Vocabulary::kMaxId - 1);
+                       shown(token), shown(id.dump(), 80), Vocabulary::kMaxId - 1);
     }
     vocabulary.add(token, id.get<int64_t>(), vocab.where());
   }
@@ -98,7 +98,8 @@ void Bpe::read_options(const JsonObject& model, const Vocabulary& vocabulary) {
   }
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!model.string_or(key, "").empty()) {
-      throw UsageError("{}: {} \"{}\" is not supported by byte-level BPE", model.where(), key, model.string(key));
+      throw UsageError("{}: {} \"{}\" is not supported by byte-level BPE", model.where(), key,
+                       shown(model.string(key)));
     }
   }
   const bool all_bytes = std::none_of(std::begin(byte_ids_), std::end(byte_ids_), [](int32_t id) { return id < 0; });
@@ -108,7 +109,7 @@ void Bpe::read_options(const JsonObject& model, const Vocabulary& vocabulary) {
   if (const std::string name = model.string_or("unk_token", ""); !name.empty()) {
     unknown_ = vocabulary.find(name);
     if (!unknown_ && !all_bytes) {
-      throw InputError("{}: the unk_token \"{}\" is not in the vocabulary", model.where(), name);
+      throw InputError("{}: the unk_token \"{}\" is not in the vocabulary", model.where(), shown(name));
     }
   }
   fuse_unknown_ = model.boolean_or("fuse_unk", false);
@@ -129,7 +130,7 @@ void Bpe::read_merges(const JsonObject& model, const Vocabulary& vocabulary) {
       const auto found = vocabulary.find(token);
       if (!found) {
         throw InputError("{}: merges[{}] joins \"{}\" and \"{}\", but the vocabulary has no \"{}\"", model.where(), i,
-                         left, right, token);
+                         shown(left), shown(right), shown(token));
       }
       return *found;
     };

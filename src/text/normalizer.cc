@@ -59,7 +59,7 @@ void add_steps(const Json& config, const std::string& where, std::vector<NormalF
   } else {
     throw UsageError(
         "{}: the normalizer \"{}\" is not supported; supported are null, NFC, NFD, NFKC, NFKD and a Sequence of these",
-        where, type);
+        where, shown(type));
   }
   if (forms.size() > kMaxSteps) throw InputError("{}: more than {} normalizers in a row", where, kMaxSteps);
 }

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace lazytrain::text {
 namespace {
 
-// Oniguruma's \w; PCRE2's own is L, N and "_".
-constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+// Oniguruma's \w, with Latin-1's superscripts and fractions; PCRE2's own is L, N and "_".
+constexpr std::string_view kWord = "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 34> kCategories = {{
     {"letter", "L"},
@@ -306,8 +307,8 @@ class Translator {
   bool ignoring_case() const { return caseless_.empty() ? whole_caseless_ : caseless_.back(); }
 
   [[noreturn]] void refuse(std::string_view construct) const {
-    throw UsageError("{}: the pattern \"{}\" has {} at byte {}, which is not supported", where_, in_.substr(0, 200),
-                     construct, at_);
+    throw UsageError("{}: the pattern \"{}\" has {} at byte {}, which is not supported", where_, shown(in_, 200),
+                     shown(construct), at_);
   }
 
   std::string_view in_;

@@ -21,7 +21,7 @@ void append_special(const JsonObject& config, const std::string& name, std::vect
   const JsonObject special = config.object("special_tokens").object(name);
   for (const Json& id : list_of(special, "ids")) {
     if (!id.is_number_integer() || id < 0 || id >= Vocabulary::kMaxId) {
-      throw InputError("{}: \"ids\" holds {}, expected ids from 0 to {}", special.where(), id.dump().substr(0, 80),
+      throw InputError("{}: \"ids\" holds {}, expected ids from 0 to {}", special.where(), shown(id.dump(), 80),
                        Vocabulary::kMaxId - 1);
     }
     ids.push_back(id.get<int32_t>());
@@ -59,7 +59,7 @@ void add(const Json& config, const std::string& where, PostProcessor& out, int d
         "{}: the post-processor \"{}\" is not supported; supported are null, ByteLevel, TemplateProcessing and a "
         "Sequence "
         "of these",
-        where, type);
+        where, shown(type));
   }
   for (const Json& part : list_of(object, "processors")) {
     add(part, where, out, depth + 1);

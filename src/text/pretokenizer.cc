@@ -1,19 +1,15 @@
 #include "text/pretokenizer.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace lazytrain::text {
 namespace {
 
 constexpr size_t kMaxSteps = 64;
-
-constexpr std::string_view kGpt2Pattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 SplitBehavior parse_behavior(const JsonObject& config) {
   const std::string name = config.string("behavior");
@@ -24,13 +20,7 @@ SplitBehavior parse_behavior(const JsonObject& config) {
   if (name == "Contiguous") return SplitBehavior::kContiguous;
   throw InputError(
       "{}: \"behavior\" is \"{}\", expected Isolated, Removed, MergedWithPrevious, MergedWithNext or Contiguous",
-      config.where(), name);
-}
-
-bool is_number(char32_t c) {
-  if (c < 0x80) return c >= '0' && c <= '9';
-  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO;
+      config.where(), shown(name));
 }
 
 // Joins matches and gaps as the behaviour says. The parts cover the text; a removed part is left out.
@@ -99,11 +89,11 @@ void Pretokenizer::add_steps(const Json& config, const std::string& where, int d
     return;
   }
   // Behind ByteLevel a step would see the byte-level alphabet instead of the text.
-  if (byte_level_) throw UsageError("{}: {} after ByteLevel is not supported", where, type);
+  if (byte_level_) throw UsageError("{}: {} after ByteLevel is not supported", where, shown(type));
   if (type == "Split") {
     add_split(object);
   } else if (type == "Digits") {
-    Step step{.kind = Step::Kind::kDigits, .regex = {}, .description = ""};
+    Step step{.kind = Step::Kind::kDigits, .regex = {}, .known = {}, .description = ""};
     step.behavior =
         object.boolean_or("individual_digits", false) ? SplitBehavior::kIsolated : SplitBehavior::kContiguous;
     step.description = fmt::format("digits {}", static_cast<int>(step.behavior));
@@ -113,7 +103,7 @@ void Pretokenizer::add_steps(const Json& config, const std::string& where, int d
   } else {
     throw UsageError(
         "{}: the pre-tokenizer \"{}\" is not supported; supported are Split, Digits, ByteLevel and a Sequence of these",
-        where, type);
+        where, shown(type));
   }
 }
 
@@ -125,9 +115,14 @@ void Pretokenizer::add_split(const JsonObject& config) {
     throw InputError("{}: \"pattern\" must hold one of \"Regex\" and \"String\"", where);
   }
   const std::string text = pattern.string(is_regex ? "Regex" : "String");
-  Step step{.kind = Step::Kind::kRegex, .regex = {}, .description = ""};
-  step.regex.push_back(is_regex ? Regex::compile(text, where) : Regex::literal(text, where));
+  Step step{.kind = Step::Kind::kRegex, .regex = {}, .known = {}, .description = ""};
   step.behavior = parse_behavior(config);
+  if (is_regex && step.behavior == SplitBehavior::kIsolated) step.known = known_pattern(text);
+  if (step.known) {
+    step.kind = Step::Kind::kKnown;
+  } else {
+    step.regex = is_regex ? Regex::compile(text, where) : Regex::literal(text, where);
+  }
   step.invert = config.boolean_or("invert", false);
   step.description =
       fmt::format("split {} {} {} {}:{}", is_regex, static_cast<int>(step.behavior), step.invert, text.size(), text);
@@ -137,11 +132,10 @@ void Pretokenizer::add_split(const JsonObject& config) {
 void Pretokenizer::add_byte_level(const JsonObject& config) {
   byte_level_ = true;
   if (config.boolean_or("add_prefix_space", true)) {
-    steps_.push_back({.kind = Step::Kind::kPrefixSpace, .regex = {}, .description = "prefix space"});
+    steps_.push_back({.kind = Step::Kind::kPrefixSpace, .regex = {}, .known = {}, .description = "prefix space"});
   }
   if (config.boolean_or("use_regex", true)) {
-    steps_.push_back({.kind = Step::Kind::kRegex, .regex = {}, .description = "gpt2"});
-    steps_.back().regex.push_back(Regex::compile(kGpt2Pattern, config.where()));
+    steps_.push_back({.kind = Step::Kind::kKnown, .regex = {}, .known = KnownPattern::kGpt2, .description = "gpt2"});
   }
 }
 
@@ -158,13 +152,13 @@ std::vector<Pretokenizer::Part> Pretokenizer::find_parts(const Step& step, std::
   if (step.kind == Step::Kind::kDigits) {
     for (size_t at = 0; at < text.size();) {
       const CodePoint point = code_point_at(text, at);
-      if (is_number(point.value)) add(at, at + point.bytes);
+      if (is_digit_step_number(point.value)) add(at, at + point.bytes);
       at += point.bytes;
     }
   } else {
     size_t last_end = std::string_view::npos;
     for (size_t from = 0; from <= text.size();) {
-      const auto match = step.regex[0].find(text, from, workspace);
+      const auto match = step.regex->find(text, from, workspace);
       if (!match) break;
       from = match->second;
       if (match->first == match->second && match->second == last_end) {
@@ -195,32 +189,39 @@ void Pretokenizer::run(size_t index, std::string_view text, Run& state) const {
     }
     return;
   }
-  // Isolated: matches and gaps are passed on as they are found.
-  const auto pass = [&](size_t begin, size_t end) { run(index + 1, text.substr(begin, end - begin), state); };
+  run_isolated(index, text, state);
+}
+
+// Passes matches and gaps on as they are found.
+void Pretokenizer::run_isolated(size_t index, std::string_view text, Run& state) const {
+  const Step& step = steps_[index];
   size_t done = 0;
+  const auto pass = [&](size_t begin, size_t end) {
+    run(index + 1, text.substr(done, begin - done), state);
+    run(index + 1, text.substr(begin, end - begin), state);
+    done = end;
+  };
+  if (step.kind == Step::Kind::kKnown) {
+    while (done < text.size()) pass(done, match_known(*step.known, text, done));
+    return;
+  }
   if (step.kind == Step::Kind::kDigits) {
     for (size_t at = 0; at < text.size();) {
       const CodePoint point = code_point_at(text, at);
-      if (is_number(point.value)) {
-        pass(done, at);
-        pass(at, at + point.bytes);
-        done = at + point.bytes;
-      }
+      if (is_digit_step_number(point.value)) pass(at, at + point.bytes);
       at += point.bytes;
     }
   } else {
     for (size_t from = 0; from < text.size();) {
-      const auto match = step.regex[0].find(text, from, state.workspace);
+      const auto match = step.regex->find(text, from, state.workspace);
       if (!match) break;
-      pass(done, match->first);
       pass(match->first, match->second);
-      done = match->second;
-      // Empty matches cut, but do not stop the search.
       from = done;
-      if (match->first == match->second && done < text.size()) from += code_point_at(text, done).bytes;
+      // An empty match cuts, but does not stop the search.
+      if (match->first == match->second && from < text.size()) from += code_point_at(text, from).bytes;
     }
   }
-  pass(done, text.size());
+  run(index + 1, text.substr(done), state);
 }
 
 void Pretokenizer::split(std::string_view text, Regex::Workspace& workspace, const Sink& sink) const {

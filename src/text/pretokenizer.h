@@ -3,11 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "text/known_patterns.h"
 #include "text/regex.h"
 
 namespace lazytrain::text {
@@ -30,8 +32,9 @@ class Pretokenizer {
 
  private:
   struct Step {
-    enum class Kind { kRegex, kDigits, kPrefixSpace } kind;
-    std::vector<Regex> regex;  // one for kRegex
+    enum class Kind { kRegex, kKnown, kDigits, kPrefixSpace } kind;
+    std::optional<Regex> regex;         // for kRegex
+    std::optional<KnownPattern> known;  // for kKnown, always isolated
     SplitBehavior behavior = SplitBehavior::kIsolated;
     bool invert = false;
     std::string description;
@@ -46,6 +49,7 @@ class Pretokenizer {
   void add_split(const JsonObject& config);
   void add_byte_level(const JsonObject& config);
   void run(size_t step, std::string_view text, Run& state) const;
+  void run_isolated(size_t step, std::string_view text, Run& state) const;
   static std::vector<Part> find_parts(const Step& step, std::string_view text, Regex::Workspace& workspace);
 
   std::vector<Step> steps_;

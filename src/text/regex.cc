@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/onig_pattern.h"
 
 namespace lazytrain::text {
@@ -32,7 +33,7 @@ Regex::Workspace::Workspace()
 }
 
 Regex::Regex(std::string_view pattern, std::string_view source, unsigned options, const std::string& where)
-    : name_(fmt::format("{}: the pattern \"{}\"", where, source.substr(0, 200))) {
+    : name_(fmt::format("{}: the pattern \"{}\"", where, shown(source, 200))) {
   const std::unique_ptr<pcre2_compile_context, void (*)(pcre2_compile_context*)> context(
       pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
   if (!context) throw std::bad_alloc();

@@ -72,7 +72,7 @@ bool has_byte_level_decoder(const Json& config, const std::string& where, int de
   if (type != "Sequence" || depth > 16) {
     throw UsageError(
         "{}: the decoder \"{}\" is not supported; supported is ByteLevel, alone or in a Sequence with Fuse", where,
-        type);
+        shown(type));
   }
   const Json& parts = value_of(config, "decoders");
   if (!parts.is_array()) throw InputError("{}: \"decoders\" of a Sequence must be a list", where);
@@ -134,7 +134,7 @@ void Tokenizer::State::add_tokens(const std::vector<AddedToken>& tokens, const s
     // A token of the vocabulary may be listed here too, under its id.
     if (vocabulary.find(token.content) != token.id) vocabulary.add(token.content, token.id, where);
     if (seen.size() <= id) seen.resize(id + 1);
-    if (seen[id]) throw InputError("{}: \"{}\" with the id {} stands twice", where, token.content, token.id);
+    if (seen[id]) throw InputError("{}: \"{}\" with the id {} stands twice", where, shown(token.content), token.id);
     seen[id] = true;
     if (!token.normalized) {
       raw_added.add(token, token.content);
@@ -155,7 +155,8 @@ void Tokenizer::State::apply(const TokenizerConfig& config, const std::string& w
     if (it == special_tokens.end()) return std::nullopt;
     const auto id = vocabulary.find(it->second);
     if (!id)
-      throw InputError("{}: the {} \"{}\" of the tokenizer's config is not a token of it", where, name, it->second);
+      throw InputError("{}: the {} \"{}\" of the tokenizer's config is not a token of it", where, name,
+                       shown(it->second));
     return id;
   };
   eos = id_of("eos_token");
@@ -169,7 +170,7 @@ void Tokenizer::State::apply(const TokenizerConfig& config, const std::string& w
     const auto known = vocabulary.find(content);
     if (known != id) {
       throw InputError("{}: added_tokens_decoder of the tokenizer's config gives \"{}\" the id {}, tokenizer.json {}",
-                       where, content, id, known ? fmt::format("the id {}", *known) : "does not know it");
+                       where, shown(content), id, known ? fmt::format("the id {}", *known) : "does not know it");
     }
   }
   for (const auto* ids : {&post_processor.prefix, &post_processor.suffix}) {

@@ -19,7 +19,7 @@ void add_special_tokens(const Json& config, const std::string& where, const Json
     if (value.is_string()) {
       out.special_tokens[key] = value.get<std::string>();
     } else if (value.is_object()) {
-      out.special_tokens[key] = JsonObject(value, where + ": " + key).string("content");
+      out.special_tokens[key] = JsonObject(value, where + ": " + shown(key)).string("content");
     }
   }
 }
@@ -31,9 +31,9 @@ void add_added_tokens(const JsonObject& config, TokenizerConfig& out) {
     int64_t id = -1;
     const auto result = std::from_chars(key.data(), key.data() + key.size(), id);
     if (result.ec != std::errc() || result.ptr != key.data() + key.size() || id < 0) {
-      throw InputError("{}: the key \"{}\" is not an id", list.where(), key);
+      throw InputError("{}: the key \"{}\" is not an id", list.where(), shown(key));
     }
-    out.added_tokens.emplace_back(id, JsonObject(value, list.where() + ": " + key).string("content"));
+    out.added_tokens.emplace_back(id, JsonObject(value, list.where() + ": " + shown(key)).string("content"));
   }
 }
 
@@ -47,8 +47,8 @@ bool read_generation_eos(const std::filesystem::path& path, std::vector<int32_t>
   const Json list = value.is_array() ? value : Json::array({value});
   for (const Json& id : list) {
     if (!id.is_number_integer() || id < 0 || id >= Vocabulary::kMaxId) {
-      throw InputError("{}: \"eos_token_id\" holds {}, expected ids from 0 to {}", path.string(),
-                       id.dump().substr(0, 80), Vocabulary::kMaxId - 1);
+      throw InputError("{}: \"eos_token_id\" holds {}, expected ids from 0 to {}", path.string(), shown(id.dump(), 80),
+                       Vocabulary::kMaxId - 1);
     }
     ids.push_back(id.get<int32_t>());
   }

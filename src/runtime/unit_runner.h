@@ -1,0 +1,47 @@
+// Runs the steps of a compiled pass with its values bound to memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/tensor_view.h"
+#include "graph/pass.h"
+#include "ops/op.h"
+
+namespace lazytrain::runtime {
+
+// Time and arithmetic by op kind and direction, for the profile at the end of a run.
+struct OpTime {
+  double seconds = 0;
+  double flops = 0;
+  int64_t calls = 0;
+};
+using OpProfile = std::map<std::string, OpTime, std::less<>>;  // "linear forward" -> ...
+
+// Where the buffers of a pass lie; null where the pass has none.
+struct UnitBinding {
+  std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::byte* gradient = nullptr;
+  std::byte* retained = nullptr;
+  std::byte* workspace = nullptr;
+  std::vector<TensorView> params;        // by ParamId
+  std::vector<TensorView> param_grads;   // by ParamId, fp32; empty in forward passes
+  std::vector<bool> add_param_grads;     // by ParamId
+};
+
+// A parameter as a matrix: [rows, cols], vectors are [1, n].
+TensorView parameter_view(const graph::Parameter& parameter, void* data, DType dtype);
+
+// Throws UsageError naming the first op that has no CPU kernel: a family that can be planned and not trained.
+void require_cpu_kernels(const graph::Graph& graph);
+
+// Runs steps [first, last) of `pass`. context.tokens->count rows of every value are live. `dims` is for the profile.
+void run_steps(const graph::Unit& unit, const graph::Pass& pass, int first, int last, const UnitBinding& binding,
+               const ops::CpuContext& context, OpProfile* profile);
+
+}  // namespace lazytrain::runtime

@@ -18,11 +18,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Value i of a block is added to running sum i % kSums, whatever the width of a vector.
 constexpr int64_t kSums = 32;
 
+// The square of a float is exact in double, so a fused and a separate addition give the same bits.
 template <class D, typename T>  // D: double lanes
-HWY_INLINE hn::Vec<D> load_square(D d, const T* from) {
+HWY_INLINE hn::Vec<D> add_square(D d, hn::Vec<D> to, const T* from) {
   const hn::Rebind<float, D> df;
   const auto x = hn::PromoteTo(d, load_float(df, from));
-  return hn::Mul(x, x);
+  return hn::MulAdd(x, x, to);
 }
 
 // Four vectors of running sums at a time; narrow vectors go over the block again (it is in the first-level cache) for
@@ -42,10 +43,10 @@ HWY_INLINE double sum(const T* values, int64_t n) {
     auto s2 = hn::Zero(d);
     auto s3 = hn::Zero(d);
     const auto add = [&](const T* from) HWY_ATTR {
-      s0 = hn::Add(s0, load_square(d, from));
-      s1 = hn::Add(s1, load_square(d, from + lanes));
-      s2 = hn::Add(s2, load_square(d, from + 2 * lanes));
-      s3 = hn::Add(s3, load_square(d, from + 3 * lanes));
+      s0 = add_square(d, s0, from);
+      s1 = add_square(d, s1, from + lanes);
+      s2 = add_square(d, s2, from + 2 * lanes);
+      s3 = add_square(d, s3, from + 3 * lanes);
     };
     for (int64_t i = first; i < whole; i += kSums) add(values + i);
     add(rest + first);

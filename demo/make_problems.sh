@@ -34,11 +34,29 @@ LC_ALL=C exec awk -v seed="$1" -v count="$2" -v split_name="$split" -v largest="
     thing = pick(things, thing_count)
     place = pick(places, place_count)
     if (kind == 0) return who " has " a " " thing " and gets " b " more. How many " thing " does " who " have now?"
-    if (kind == 1) return who " has " a " " thing " and " other " has " b ". How many " thing " do they have together?"
-    if (kind == 2) return "There are " a " " thing " in the " place ". " who " adds " b ". How many " thing " are in the " place " now?"
-    if (kind == 3) return who " has " a " " thing " and gives " b " to " other ". How many " thing " does " who " have left?"
-    if (kind == 4) return "There are " a " " thing " in the " place ". " who " takes " b ". How many " thing " are left?"
-    return who " has " a " " thing " and " other " has " b ". How many more " thing " does " who " have than " other "?"
+    if (kind == 3) return who " has " a " " thing " and gives " b " to " other \
+                          ". How many " thing " does " who " have left?"
+    if (kind == 4) return "There are " a " " thing " in the " place ". " who " takes " b \
+                          ". How many " thing " are left?"
+    if (kind == 2) return "There are " a " " thing " in the " place ". " who " adds " b \
+                          ". How many " thing " are in the " place " now?"
+    return who " has " a " " thing " and " other " has " b ". How many " \
+           (kind == 1 ? thing " do they have together?" : "more " thing " does " who " have than " other "?")
+  }
+  function answer(work, tens, result) {
+    return work ", tens " tens ".\\nThe answer is: " result "\\n#### " result
+  }
+  function added(a, b,   ones, carry, tens) {
+    ones = a % 10 + b % 10
+    carry = ones >= 10 ? 1 : 0
+    tens = int(a / 10) " + " int(b / 10) " + " carry " = " int(a / 10) + int(b / 10) + carry
+    return answer(a " + " b ": ones " a % 10 " + " b % 10 " = " ones, tens, a + b)
+  }
+  function subtracted(a, b,   top, borrow, tens) {
+    borrow = a % 10 < b % 10 ? 1 : 0
+    top = a % 10 + 10 * borrow
+    tens = int(a / 10) " - " int(b / 10) " - " borrow " = " int(a / 10) - int(b / 10) - borrow
+    return answer(a " - " b ": ones " top " - " b % 10 " = " top - b % 10, tens, a - b)
   }
   BEGIN {
     name_count = split("Anna Ben Carla David Emma Felix Greta Hugo Ida Jonas Karin Leo", names, " ")
@@ -52,8 +70,7 @@ LC_ALL=C exec awk -v seed="$1" -v count="$2" -v split_name="$split" -v largest="
       b = 1 + below(largest)
       if (a == b || held_out(a, b) != (split_name == "test")) continue
       if (kind >= 3 && a < b) { swap = a; a = b; b = swap }
-      sum = kind < 3 ? a + b : a - b
-      printf "{\"question\": \"%s\", \"answer\": \"%d %s %d = %d\\nThe answer is: %d\\n#### %d\"}\n", problem(kind), a, (kind < 3 ? "+" : "-"), b, sum, sum, sum
+      printf "{\"question\": \"%s\", \"answer\": \"%s\"}\n", problem(kind), (kind < 3 ? added(a, b) : subtracted(a, b))
       made++
     }
   }'

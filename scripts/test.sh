@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Sets up, builds and tests everything, from a bare machine: unit tests, then the end-to-end tests tests/*.sh.
+# An end-to-end test is a script that gets the program's path in LAZYTRAIN. It is one case by its exit status (77: skipped),
+# or, when its last line is "N passed, M failed", that many. Files in tests/ that are not executable are helpers.
+# The last line is "N passed, M failed", over all cases; exits 1 when M is not 0.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! scripts/setup.sh || ! scripts/build.sh release; then
+  echo "nothing could be tested"
+  echo "0 passed, 1 failed"
+  exit 1
+fi
+
+logs=build/release/test-logs
+rm -rf "$logs"
+mkdir -p "$logs"
+passed=0
+failed=0
+skipped=0
+
+# Adds the counts that stand in the last line of a log, or fails when there are none.
+add_counts() {
+  local last
+  last=$(tail -n 1 "$1")
+  [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] || return 1
+  passed=$((passed + BASH_REMATCH[1]))
+  failed=$((failed + BASH_REMATCH[2]))
+}
+
+run_end_to_end() {
+  local test=$1 log status=0 before=$failed
+  log=$logs/$(basename "$test").log
+  echo "== $test"
+  LAZYTRAIN=$PWD/build/release/lazytrain "$test" 2>&1 | tee "$log" || status=$?
+  if [[ $status -eq 77 ]]; then
+    skipped=$((skipped + 1))
+    echo "$test: skipped"
+  elif ! add_counts "$log"; then
+    if [[ $status -eq 0 ]]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+  elif [[ $status -ne 0 && $failed -eq $before ]]; then
+    failed=$((failed + 1))
+  fi
+  if [[ $failed -ne $before ]]; then echo "$test: FAILED (exit $status)"; fi
+}
+
+scripts/unit_tests.sh release 2>&1 | tee "$logs/unit.log" || true
+add_counts "$logs/unit.log" || failed=$((failed + 1))
+
+shopt -s nullglob
+for test in tests/*.sh; do
+  if [[ -x $test ]]; then run_end_to_end "$test"; fi
+done
+
+if [[ $skipped -gt 0 ]]; then echo "skipped end-to-end tests: $skipped"; fi
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 ]]

@@ -18,6 +18,7 @@ constexpr int64_t kBlockK = 512;
 // The bf16 kernels read their operands in place; only the fp32 block of a bf16 C needs memory.
 constexpr int64_t kNativeBlockK = 4096;
 constexpr int64_t kNativePadBytes = 4 << 20;  // oneDNN 2.6 asks for up to 0.8 MB at these blocks
+constexpr int64_t kNativeSmallPadBytes = 512 << 10;
 // Up to here a product with a transposed B is bound by reading B, and dot products beat packed kernels.
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kFewRowsBlockK = 4096;  // long sums: the lanes are added up once a block
@@ -183,7 +184,9 @@ int64_t thread_scratch_bytes(const GemmSize& size, GemmStrategy strategy) {
   const int64_t n = align_up(std::min(size.n, limits.n), kGrain);
   const int64_t k = align_up(std::min(size.k, limits.k), kGrain);
   int64_t bytes = size.c == DType::kF32 ? 0 : m * n * 4;
-  if (native) return bytes + kNativePadBytes;  // the panel of A for few rows fits into it too
+  if (native) {  // the panel of A for few rows fits into it too
+    return bytes + std::min(kNativePadBytes, align_up(2 * (m * k + n * k) + 4 * m * n, 64) + kNativeSmallPadBytes);
+  }
   const int64_t few_rows_k = align_up(std::min(size.k, kFewRowsBlockK), kGrain);
   if (size.a != DType::kF32) bytes += std::max(m * k, kFewRows * few_rows_k) * 4;
   if (size.b != DType::kF32) bytes += n * k * 4;

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <thread>
 
-#include "ops/gemm_simd.h"
-#include "ops/lm_head_simd.h"
 #include "ops/testing.h"
 
 namespace lazytrain::ops {
@@ -108,8 +106,8 @@ double bound(const Case& c) { return c.out == DType::kBF16 ? testing::kBf16Op : 
 // Ragged and real widths, edges of tiles, few rows (1, 3, 16 and the first that is not: 17).
 std::vector<Case> cases(DType in, DType out) {
   std::vector<Case> result;
-  const int64_t shapes[][3] = {{1, 517, 72},   {3, 72, 896},   {16, 33, 600}, {17, 48, 33},
-                               {257, 129, 72}, {72, 257, 257}, {5, 1, 3},     {40, 896, 1}};
+  const int64_t shapes[][3] = {{1, 517, 72},  {3, 72, 896},  {16, 33, 600}, {17, 48, 33},
+                               {257, 65, 72}, {72, 33, 257}, {5, 1, 3},     {40, 896, 1}};
   for (const auto& [m, n, k] : shapes) {
     for (int flags = 0; flags < 16; ++flags) {
       result.push_back({m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, (flags & 8) != 0, in, out,
@@ -131,9 +129,11 @@ class GemmTest : public ::testing::TestWithParam<GemmStrategy> {
 TEST_P(GemmTest, MatchesFp64) {
   for (const auto& [in, out] : {std::pair{DType::kBF16, DType::kBF16}, std::pair{DType::kBF16, DType::kF32},
                                 std::pair{DType::kF32, DType::kF32}, std::pair{DType::kF32, DType::kBF16}}) {
+    if (in == DType::kF32 && GetParam() == GemmStrategy::kNative) continue;  // the same code as kWiden
+    Operands o;
     for (const Case& c : cases(in, out)) {
       SCOPED_TRACE(::testing::PrintToString(c));
-      const Operands o = random_operands(c);
+      if (o.a.rows != c.m || o.a.cols != c.k || o.b.cols != c.n) o = random_operands(c);
       EXPECT_THAT(run(c, o, GetParam()).v, Rho(reference(c, o).v, bound(c)));
     }
   }
@@ -141,10 +141,12 @@ TEST_P(GemmTest, MatchesFp64) {
 
 // One rounding: the bf16 result is the rounded exact sum, also behind the old C and the bias.
 TEST_P(GemmTest, IntegersAreExactAcrossBlocks) {
-  for (const Case& c : {Case{1040, 528, 600, false, true, true, true}, Case{33, 600, 1100, true, false, true, false},
-                        Case{1100, 40, 530, false, false, false, true, DType::kBF16, DType::kF32, 3},
+  for (const Case& c : {Case{1040, 24, 70, false, true, true, true, DType::kBF16, DType::kBF16, 1},
+                        Case{33, 600, 1100, true, false, true, false, DType::kBF16, DType::kBF16, 1},
+                        Case{1100, 40, 530, false, false, false, true, DType::kBF16, DType::kF32, 1},
                         Case{600, 520, 70, true, true, true, true, DType::kF32, DType::kF32, 4},
-                        Case{8, 1100, 4200, false, true, true, true}}) {
+                        Case{1040, 520, 30, false, false, true, false, DType::kBF16, DType::kBF16, 1},
+                        Case{8, 600, 4200, false, true, true, true, DType::kBF16, DType::kBF16, 1}}) {
     SCOPED_TRACE(::testing::PrintToString(c));
     const Operands o = integer_operands(c);
     Matrix expected = reference(c, o);
@@ -200,7 +202,7 @@ TEST(Gemm, StrategiesAgree) {
 TEST(Gemm, WidensOneOperandAlone) {
   for (const bool bf16_a : {true, false}) {
     for (const int64_t m : {7, 90}) {
-      Case c{m, 130, 200, false, true, false, false, bf16_a ? DType::kBF16 : DType::kF32, DType::kF32};
+      Case c{m, 130, 2000, false, true, false, false, bf16_a ? DType::kBF16 : DType::kF32, DType::kF32};
       c.b = bf16_a ? DType::kF32 : DType::kBF16;
       const Operands o = random_operands(c);
       EXPECT_THAT(run(c, o, GemmStrategy::kWiden).v, Rho(reference(c, o).v, testing::kFp32Op));
@@ -215,48 +217,6 @@ TEST(Gemm, ScratchIsBounded) {
     EXPECT_EQ(gemm_scratch_bytes(huge, 7, strategy), 7 * gemm_scratch_bytes(huge, 1, strategy));
     EXPECT_EQ(gemm_scratch_bytes({100, 100, 100, DType::kF32, DType::kF32, DType::kF32}, 2, strategy), 0);
   }
-}
-
-// Every bf16, and fp32 values around every rounding boundary, against the scalar definitions.
-TEST(GemmSimd, ConvertsLikeTheScalars) {
-  std::vector<bf16> all(65536);
-  for (uint32_t i = 0; i < 65536; ++i) all[i] = {static_cast<uint16_t>(i)};
-  std::vector<float> wide(65536 + 1, 7.0f);
-  simd::widen(all.data(), 257, wide.data(), 256, 255, 256);
-  for (size_t r = 0; r < 255; ++r) {
-    for (size_t c = 0; c < 256; ++c) {
-      EXPECT_EQ(std::bit_cast<uint32_t>(wide[r * 256 + c]), static_cast<uint32_t>(r * 257 + c) << 16);
-    }
-  }
-  for (const uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
-    std::vector<float> from(65536);
-    for (uint32_t i = 0; i < 65536; ++i) from[i] = std::bit_cast<float>((i << 16) | low);
-    std::vector<bf16> to(65536 + 1, bf16{0x1234});
-    simd::round_to_bf16(from.data(), 65535, to.data(), 65535, 1, 65535);
-    for (size_t i = 0; i < 65535; ++i) EXPECT_EQ(to[i].bits, to_bf16(from[i]).bits) << i << " " << low;
-    EXPECT_EQ(to[65535].bits, 0x1234) << "written behind the row";
-  }
-}
-
-// exp within 2 ulp of the double value on what a softmax asks for, and NaN stays NaN.
-TEST(LmHeadSimd, ExpIsWithinTwoUlps) {
-  double worst = 0;
-  for (int start = 0; start < 87000; start += 37) {
-    std::vector<float> x(37);
-    for (int i = 0; i < 37; ++i) x[static_cast<size_t>(i)] = -static_cast<float>(start + i) / 1000.0f;
-    std::vector<float> y = x;
-    simd::scaled_exp(y.data(), 37, 0.0f, 1.0f);
-    for (size_t i = 0; i < 37; ++i) {
-      const double exact = std::exp(static_cast<double>(x[i]));
-      const auto rounded = static_cast<float>(exact);
-      worst = std::max(worst, std::abs(static_cast<double>(y[i]) - exact) / (std::nextafter(rounded, 2.0f) - rounded));
-    }
-  }
-  EXPECT_LE(worst, 2.0);
-  std::vector<float> broken(37, -1.0f);
-  broken[3] = broken[36] = NAN;
-  simd::scaled_exp(broken.data(), 37, 0.0f, 1.0f);
-  EXPECT_TRUE(std::isnan(broken[3]) && std::isnan(broken[36]) && !std::isnan(broken[4]));
 }
 
 }  // namespace

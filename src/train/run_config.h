@@ -1,0 +1,67 @@
+// The configuration of a run: one YAML file, `key=value` overrides. One table of keys reads, checks, prints and documents
+// them (run_config.cc); a key that is not in it is an error that names the nearest one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "optim/adamw.h"
+#include "optim/schedule.h"
+
+namespace lazytrain::train {
+
+struct RunConfig {
+  std::filesystem::path model;   // Hugging Face folder
+  std::filesystem::path output;  // run folder
+  struct Data {
+    std::filesystem::path train, eval, cache;
+    std::string format = "auto";  // auto, json or jsonl
+    std::string prompt, response;  // names of the keys, empty: found by name
+    std::string chat_template = "chat";
+    bool pack = true;
+    bool shuffle = true;
+  } data;
+  int64_t seq = 1024;
+  int64_t batch = 8;
+  int64_t micro_batch = 0;  // 0: the whole batch
+  int64_t steps = 0;        // 0: epochs decide
+  double epochs = 0;        // 0 with steps 0: one epoch
+  uint64_t seed = 42;
+  DType compute = DType::kBF16;
+  struct Device {
+    std::string kind = "cpu";
+    int64_t memory = 0;  // 0: no cap of its own
+    int64_t threads = 0;  // 0: as many as the process may use
+  } device;
+  int64_t host_memory = 0;  // 0: what is available
+  std::string policy = "auto";
+  struct Optimizer {
+    std::string state = "fp32";
+    optim::Schedule schedule{.kind = optim::ScheduleKind::kCosine, .lr = 1e-5, .warmup = 0.03};
+    optim::AdamWOptions adamw{.weight_decay = 0.01};
+    double clip = 1.0;  // 0: off
+  } optimizer;
+  int64_t save_every = 0;  // steps; 0: at the end only
+  int64_t save_keep = 2;
+  int64_t eval_every = 0;  // steps; 0: at the end only
+  int64_t log_every = 1;
+  bool tensorboard = false;
+};
+
+// Reads the file, applies overrides ("optimizer.lr=1e-4"), checks ranges and that required keys are set. Relative paths
+// are taken from the current folder. Throws UsageError naming file, line and key.
+RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides);
+
+// The resolved configuration as YAML that load_run_config reads back to the same value.
+std::string to_yaml(const RunConfig& config);
+
+// What must not change between a run and its resumption: everything that determines the numbers.
+std::string numeric_fingerprint(const RunConfig& config);
+
+// For documentation and --help: "key  default  meaning" lines.
+std::string describe_keys();
+
+}  // namespace lazytrain::train

@@ -90,7 +90,8 @@ struct Tokenizer::State {
   Pretokenizer pretokenizer;
   PostProcessor post_processor;
   AddedTokenMatcher raw_added, normalized_added;
-  std::vector<bool> special;  // by id
+  std::vector<bool> special;                      // by id
+  std::map<int32_t, std::string> normal_content;  // of added tokens whose normal form differs: what decoding gives
   std::map<std::string, std::string> special_tokens;
   std::optional<int32_t> eos, bos, pad;
   std::vector<int32_t> stop;
@@ -139,7 +140,9 @@ void Tokenizer::State::add_tokens(const std::vector<AddedToken>& tokens, const s
     if (!token.normalized) {
       raw_added.add(token, token.content);
     } else {
-      normalized_added.add(token, normalizer.apply(token.content, buffer));
+      const std::string_view normal = normalizer.apply(token.content, buffer);
+      normalized_added.add(token, normal);
+      if (normal != token.content) normal_content.emplace(token.id, normal);
     }
     if (token.special) {
       special.resize(std::max(special.size(), id + 1));
@@ -201,6 +204,7 @@ std::string Tokenizer::State::hash(const std::vector<AddedToken>& added) const {
 void Tokenizer::State::append_bytes(int32_t id, std::string& out) const {
   const std::string* token = vocabulary.token(id);
   if (token == nullptr) return;
+  if (const auto it = normal_content.find(id); it != normal_content.end()) token = &it->second;
   const auto bytes = token_to_bytes(*token);
   out += bytes ? *bytes : *token;
 }

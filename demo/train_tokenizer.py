@@ -44,7 +44,7 @@ def main(problems, out):
     os.makedirs(out, exist_ok=True)
     tokenizer.save(os.path.join(out, "tokenizer.json"))
     config = {
-        "tokenizer_class": "Qwen2Tokenizer", "add_prefix_space": False, "add_bos_token": False, "bos_token": None,
+        "tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": False, "add_bos_token": False, "bos_token": None,
         "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "unk_token": None, "errors": "replace",
         "clean_up_tokenization_spaces": False, "split_special_tokens": False, "model_max_length": 512,
         "added_tokens_decoder": {str(tokenizer.token_to_id(token)): {

@@ -2,7 +2,8 @@
 """Train a model of a given config from random weights with transformers and torch on the CPU, as users do it.
 
 Prints one JSON object: tok_per_s (median over the steps after the first), step_s of every step, losses, the peak
-resident bytes of the process (VmHWM) and the versions. Labels are the ids; AdamW, gradient clip 1.0.
+resident bytes of the process (VmHWM) and the versions. Labels are the ids; AdamW, gradient clip 1.0. Needs the
+packages of tools/golden/requirements.txt.
 
   python hf_train.py --config ../configs/qwen2.5-0.5b.json --batch 4 --seq 512 --steps 3 --threads 2 --mode autocast
 

@@ -125,7 +125,8 @@ void Bpe::read_merges(const JsonObject& model, const Vocabulary& vocabulary) {
   for (size_t i = 0; i < list->size(); ++i) {
     const Json& entry = (*list)[i];
     if (entry.is_string() && entry.get_ref<const std::string&>().starts_with("#version")) continue;
-    const auto [left, right] = parse_merge(entry, i, model.where());
+    const auto parts = parse_merge(entry, i, model.where());
+    const std::string &left = parts.first, &right = parts.second;
     const auto id = [&](const std::string& token) {
       const auto found = vocabulary.find(token);
       if (!found) {

@@ -1,5 +1,5 @@
 // Matrix products by shape and strategy, at the shapes of Qwen2.5-0.5B (hidden 896, intermediate 4864, k/v 128) and of
-// generation. GFLOPS over all threads; fp32 is the yardstick of the widening strategy.
+// generation, and the LM head with its loss. GFLOPS over all threads; fp32 is the yardstick of the widening strategy.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -7,8 +7,11 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "ops/gemm.h"
+#include "ops/lm_head_loss.h"
 
 namespace {
 
@@ -86,6 +89,38 @@ void run(benchmark::State& state, const Case& c, Kind kind) {
   state.counters["scratch_MB"] = static_cast<double>(scratch_bytes) * 1e-6;
 }
 
+// Loss and both gradients of the head of Qwen2.5-0.5B; every token counts.
+void run_head(benchmark::State& state, int64_t tokens, Kind kind) {
+  constexpr int64_t kHidden = 896, kVocabulary = 151936;
+  if (kind == kNative && !native_bf16_supported()) {
+    state.SkipWithError("this CPU has no bf16 instructions");
+    return;
+  }
+  const DType type = kind == kF32 ? DType::kF32 : DType::kBF16;
+  const LmHeadLoss op(kHidden, kVocabulary, kind == kNative ? GemmStrategy::kNative : GemmStrategy::kWiden);
+  ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
+  const Bytes n = zeros(tokens * kHidden * size_of(type)), w = zeros(kVocabulary * kHidden * size_of(type));
+  const Bytes dn = zeros(tokens * kHidden * size_of(type)), dw = zeros(kVocabulary * kHidden * 4);
+  const int64_t scratch_bytes = op.cpu_scratch_bytes({tokens, tokens, size_of(type)}, pool.threads());
+  const Bytes scratch = zeros(scratch_bytes);
+  const std::vector<int32_t> targets(static_cast<size_t>(tokens), 7);
+  Tokens batch;
+  batch.count = tokens;
+  batch.targets = targets;
+  LossSum loss;
+  const CpuContext context{&pool, type, &batch, {scratch.get(), static_cast<size_t>(scratch_bytes)}, &loss};
+  const TensorView in[] = {dense(n.get(), type, tokens, kHidden)},
+                   param[] = {dense(w.get(), type, kVocabulary, kHidden)};
+  const TensorView in_grad[] = {dense(dn.get(), type, tokens, kHidden)};
+  const TensorView param_grad[] = {dense(dw.get(), DType::kF32, kVocabulary, kHidden)};
+  const bool add[] = {false};
+  const BackwardArgs args{in, param, {}, {}, in_grad, add, param_grad, add};
+  for (auto _ : state) op.backward(context, args);
+  state.counters["GFLOPS"] = benchmark::Counter(op.backward_work({tokens, tokens, size_of(type)}).flops * 1e-9,
+                                                benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["scratch_MB"] = static_cast<double>(scratch_bytes) * 1e-6;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -94,6 +129,14 @@ int main(int argc, char** argv) {
     for (const auto& [name, kind] : kinds) {
       benchmark::RegisterBenchmark((std::string(c.name) + "/" + name).c_str(),
                                    [&c, k = kind](benchmark::State& state) { run(state, c, k); })
+          ->UseRealTime()
+          ->Unit(benchmark::kMillisecond);
+    }
+  }
+  for (const int64_t tokens : {330, 2048}) {
+    for (const auto& [name, kind] : kinds) {
+      benchmark::RegisterBenchmark(("lm_head_" + std::to_string(tokens) + "/" + name).c_str(),
+                                   [tokens, k = kind](benchmark::State& state) { run_head(state, tokens, k); })
           ->UseRealTime()
           ->Unit(benchmark::kMillisecond);
     }

@@ -29,8 +29,12 @@ float RowMax(const float* x, int64_t n) {
   return best;
 }
 
-// Highway's Exp turns a NaN into 0, which would hide a broken row.
-HWY_INLINE hn::Vec<DF> exp_or_nan(DF d, hn::Vec<DF> x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x)); }
+// Highway's Exp turns a NaN into 0, which would hide a broken row, and its argument has to fit an integer.
+HWY_INLINE hn::Vec<DF> exp_or_nan(DF d, hn::Vec<DF> x) {
+  const auto lowest = hn::Set(d, -120.0f);  // exp is 0 from -104 on
+  const auto e = hn::Exp(d, hn::IfThenElse(hn::Gt(x, lowest), x, lowest));
+  return hn::IfThenElse(hn::IsNaN(x), x, e);
+}
 
 HWY_INLINE hn::Vec<DF> exp_of(DF d, const float* x, hn::Vec<DF> max) {
   return exp_or_nan(d, hn::Sub(hn::LoadU(d, x), max));

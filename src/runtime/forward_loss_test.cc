@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/rng.h"
@@ -111,9 +114,9 @@ TEST_P(ForwardLossTest, IsTheLossOfTheFormulas) {
 
 INSTANTIATE_TEST_SUITE_P(AllDtypes, ForwardLossTest,
                          ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16), ::testing::Bool()),
-                         [](const auto& info) {
-                           return std::string(name_of(std::get<0>(info.param))) +
-                                  (std::get<1>(info.param) ? "Tied" : "Untied");
+                         [](const auto& names) {
+                           return std::string(name_of(std::get<0>(names.param))) +
+                                  (std::get<1>(names.param) ? "Tied" : "Untied");
                          });
 
 TEST(ForwardLoss, AllocatesWhatItSaid) {

@@ -1,31 +1,17 @@
 #include "runtime/model_state.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
-#include <set>
 #include <span>
 #include <vector>
 
-#include "base/error.h"
 #include "model/init.h"
+#include "model/parameter_tensors.h"
 #include "model/tensor_convert.h"
 
 namespace lazytrain::runtime {
 namespace {
 
 constexpr int64_t kInitPiece = int64_t{1} << 20;  // elements drawn at a time
-
-void warn_unknown(const model::ModelFolder& folder, const std::set<std::string, std::less<>>& known, bool tied) {
-  for (const model::TensorEntry* tensor : folder.tensors()) {
-    if (known.contains(tensor->name)) continue;
-    if (tied && tensor->name == "lm_head.weight") {
-      spdlog::info("{}: lm_head.weight is ignored: the configuration ties it to the embedding", folder.path().string());
-    } else {
-      spdlog::warn("{}: tensor '{}' is not part of this model and is not read", folder.path().string(), tensor->name);
-    }
-  }
-}
 
 }  // namespace
 
@@ -49,19 +35,12 @@ std::byte* ModelState::gradient(int unit, int parameter) const {
 }
 
 void ModelState::load_weights(const model::ModelFolder& folder, ThreadPool* pool) {
-  std::set<std::string, std::less<>> known;
   for (int u = 0; u < static_cast<int>(graph_.units.size()); ++u) {
     const auto& params = graph_.units[static_cast<size_t>(u)].params;
     for (int p = 0; p < static_cast<int>(params.size()); ++p) {
       const graph::Parameter& parameter = params[static_cast<size_t>(p)];
       if (parameter.tied) continue;
-      known.insert(parameter.name);
-      const model::TensorEntry& tensor = folder.at(parameter.name);
-      if (tensor.shape != parameter.shape) {
-        throw InputError("{}: tensor '{}' is {}, config.json asks for {}. Weights and config.json belong to different models: "
-                         "get both again.",
-                         tensor.file->where(), tensor.name, model::format_shape(tensor.shape), model::format_shape(parameter.shape));
-      }
+      const model::TensorEntry& tensor = model::tensor_of(parameter, folder);
       const optim::AdamWArrays to = arrays(u, p);
       const auto n = static_cast<size_t>(parameter.elements);
       model::read_as_master(tensor, std::span(to.hi, n), std::span(to.lo, n), 0, pool);
@@ -69,7 +48,7 @@ void ModelState::load_weights(const model::ModelFolder& folder, ThreadPool* pool
     }
   }
   folder.check_unchanged();
-  warn_unknown(folder, known, graph_.tied);
+  model::warn_unread(graph_, folder);
 }
 
 void ModelState::initialize(uint64_t seed, ThreadPool* pool) {

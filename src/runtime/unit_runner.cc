@@ -17,6 +17,21 @@ const ops::CpuOp* cpu_kernels(const graph::OpKind& kind) { return dynamic_cast<c
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+TensorView located(const graph::Unit& unit, graph::ValueId id, const graph::Location& location,
+                   const UnitBinding& binding, const ops::CpuContext& context) {
+  std::byte* base = nullptr;
+  switch (location.place) {
+    case graph::Place::kNowhere: return {};
+    case graph::Place::kInput: base = binding.input; break;
+    case graph::Place::kOutput: base = binding.output; break;
+    case graph::Place::kGradient: base = binding.gradient; break;
+    case graph::Place::kRetained: base = binding.retained; break;
+    case graph::Place::kWorkspace: base = binding.workspace; break;
+  }
+  const graph::ValueSpec& spec = unit.values[static_cast<size_t>(id)];
+  return dense(base + location.offset, graph::dtype_of(spec.element, context.activation), context.tokens->count, spec.width);
+}
+
 class StepRunner {
  public:
   StepRunner(const graph::Unit& unit, const graph::Pass& pass, const UnitBinding& binding, const ops::CpuContext& context)
@@ -63,17 +78,7 @@ class StepRunner {
   TensorView gradient(graph::ValueId id) const { return view(id, pass_.gradients[static_cast<size_t>(id)]); }
 
   TensorView view(graph::ValueId id, const graph::Location& location) const {
-    std::byte* base = nullptr;
-    switch (location.place) {
-      case graph::Place::kNowhere: return {};
-      case graph::Place::kInput: base = binding_.input; break;
-      case graph::Place::kOutput: base = binding_.output; break;
-      case graph::Place::kGradient: base = binding_.gradient; break;
-      case graph::Place::kRetained: base = binding_.retained; break;
-      case graph::Place::kWorkspace: base = binding_.workspace; break;
-    }
-    const graph::ValueSpec& spec = unit_.values[static_cast<size_t>(id)];
-    return dense(base + location.offset, graph::dtype_of(spec.element, context_.activation), context_.tokens->count, spec.width);
+    return located(unit_, id, location, binding_, context_);
   }
 
   const graph::Unit& unit_;
@@ -96,6 +101,11 @@ void account(OpProfile& profile, const graph::OpKind& kind, bool backward, const
 TensorView parameter_view(const graph::Parameter& parameter, void* data, DType dtype) {
   const bool matrix = parameter.shape.size() == 2;
   return dense(data, dtype, matrix ? parameter.shape[0] : 1, parameter.shape.back());
+}
+
+TensorView value_view(const graph::Unit& unit, const graph::Pass& pass, graph::ValueId id, const UnitBinding& binding,
+                      const ops::CpuContext& context) {
+  return located(unit, id, pass.values[static_cast<size_t>(id)], binding, context);
 }
 
 void require_cpu_kernels(const graph::Graph& graph) {

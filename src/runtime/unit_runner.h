@@ -37,6 +37,10 @@ struct UnitBinding {
 // A parameter as a matrix: [rows, cols], vectors are [1, n].
 TensorView parameter_view(const graph::Parameter& parameter, void* data, DType dtype);
 
+// Where a value of the pass lies: [context.tokens->count, width], empty when the pass has no place for it.
+TensorView value_view(const graph::Unit& unit, const graph::Pass& pass, graph::ValueId id, const UnitBinding& binding,
+                      const ops::CpuContext& context);
+
 // Throws UsageError naming the first op that has no CPU kernel: a family that can be planned and not trained.
 void require_cpu_kernels(const graph::Graph& graph);
 

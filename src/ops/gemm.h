@@ -52,11 +52,11 @@ struct GemmSize {
   DType c = DType::kBF16;
 };
 
-// Bytes of scratch for gemm() of at most this size; bounded (about 12 MB a thread) whatever the size.
+// Bytes of scratch for gemm() of at most this size; bounded (6 MiB a thread at most) whatever the size.
 int64_t gemm_scratch_bytes(const GemmSize& size, int threads, GemmStrategy strategy);
 
 // Runs on all threads of the pool. `scratch` is 64-byte aligned. Not from inside a body of the pool.
-// Shapes are proven by the caller; throws RunError when oneDNN fails.
+// Shapes are proven by the caller; throws RunError when the scratch is too small or oneDNN fails.
 void gemm(ThreadPool& pool, std::span<std::byte> scratch, const Gemm& g, GemmStrategy strategy);
 
 // The same on the calling thread alone (with gemm_scratch_bytes(size, 1, strategy)).

@@ -213,10 +213,22 @@ TEST(Gemm, WidensOneOperandAlone) {
 TEST(Gemm, ScratchIsBounded) {
   for (const GemmStrategy strategy : {GemmStrategy::kWiden, GemmStrategy::kNative}) {
     const GemmSize huge{1 << 20, 1 << 20, 1 << 20};
-    EXPECT_LE(gemm_scratch_bytes(huge, 1, strategy), 12 << 20);
+    EXPECT_LE(gemm_scratch_bytes(huge, 1, strategy), 6 << 20);
     EXPECT_EQ(gemm_scratch_bytes(huge, 7, strategy), 7 * gemm_scratch_bytes(huge, 1, strategy));
     EXPECT_EQ(gemm_scratch_bytes({100, 100, 100, DType::kF32, DType::kF32, DType::kF32}, 2, strategy), 0);
   }
+}
+
+TEST(Gemm, RefusesShortScratch) {
+  ThreadPool pool(2);
+  GuardedView a(DType::kBF16, 40, 24), b(DType::kBF16, 24, 40), c(DType::kBF16, 40, 40);
+  const Gemm g{.a = a.view(), .b = b.view(), .c = c.view()};
+  const int64_t wanted = gemm_scratch_bytes({40, 40, 24}, 2, GemmStrategy::kWiden);
+  const GuardedView scratch(DType::kU8, 1, wanted);
+  auto* bytes = scratch.view().row<std::byte>(0);
+  EXPECT_NO_THROW(gemm(pool, {bytes, static_cast<size_t>(wanted)}, g, GemmStrategy::kWiden));
+  EXPECT_THROW(gemm(pool, {bytes, static_cast<size_t>(wanted - 1)}, g, GemmStrategy::kWiden), RunError);
+  EXPECT_THROW(gemm_on_this_thread({bytes, 64}, g, GemmStrategy::kWiden), RunError);
 }
 
 }  // namespace

@@ -77,7 +77,12 @@ struct Layout {
 class Pass {
  public:
   Pass(const CpuContext& context, const Shape& shape, const TensorView& n, const TensorView& weight)
-      : context_(context), pool_(*context.pool), shape_(shape), at_(shape, context.scratch.data()), n_(n), w_(weight) {}
+      : context_(context), pool_(*context.pool), shape_(shape), at_(shape, context.scratch.data()), n_(n), w_(weight) {
+    if (at_.bytes > static_cast<int64_t>(context.scratch.size())) {
+      throw RunError("LM head: {} bytes of scratch, expected {}. Size it with cpu_scratch_bytes().",
+                     context.scratch.size(), at_.bytes);
+    }
+  }
 
   void run(const TensorView& dn, bool add_dn, const TensorView& dw, bool add_dw) {
     const int64_t counted = gather_rows();

@@ -12,7 +12,7 @@ namespace lazytrain::text::jinja {
 
 constexpr int64_t kMaxSourceBytes = int64_t{1} << 20;
 constexpr int64_t kMaxTextBytes = int64_t{64} << 20;  // of one string, and of the output
-constexpr int64_t kMaxSteps = 20'000'000;             // nodes evaluated, items touched, 32 bytes of text handled
+constexpr int64_t kMaxSteps = 10'000'000;             // nodes evaluated, items touched, 32 bytes of text handled
 constexpr int kMaxRuntimeDepth = 400;                 // nested nodes, macro calls included
 constexpr int kMaxSyntaxDepth = 150;                  // nested nodes of the source
 constexpr int kMaxValueDepth = 400;                   // containers within containers

@@ -74,6 +74,8 @@ class OpKind {
   virtual bool cheap_to_recompute() const { return false; }
   // True when the gradient of every input is the gradient of the (only) output: the buffers may be one.
   virtual bool passes_gradient_through() const { return false; }
+  // True when a token's outputs depend on other tokens: generating token by token needs a cache for such an op.
+  virtual bool mixes_tokens() const { return false; }
   // True for the op that ends the graph: its backward computes the loss too, and its forward is not run in training.
   virtual bool is_loss() const { return false; }
 };

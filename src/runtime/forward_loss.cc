@@ -17,10 +17,12 @@ ForwardLoss::ForwardLoss(const graph::Graph& graph, graph::Dims max, DType compu
       max_tokens_(max.tokens),
       compute_(compute),
       pool_(pool),
-      memory_(graph, with_dtype(max, compute), pool.threads()) {}
+      memory_(graph, with_dtype(max, compute),
+              most_scratch_bytes(graph, with_dtype(max, compute), pool.threads(), true)) {}
 
 int64_t ForwardLoss::bytes_needed(const graph::Graph& graph, graph::Dims max, DType compute, int threads) {
-  return ForwardMemory::bytes_needed(graph, with_dtype(max, compute), threads);
+  const graph::Dims dims = with_dtype(max, compute);
+  return ForwardMemory::bytes_needed(graph, dims, most_scratch_bytes(graph, dims, threads, true));
 }
 
 ops::LossSum ForwardLoss::run(const ops::Tokens& tokens, const WeightViews& weights) {

@@ -10,38 +10,43 @@ namespace {
 
 constexpr int64_t kLine = 64;  // bytes
 
-int64_t scratch_bytes(const graph::OpKind& kind, const graph::Dims& dims, int threads) {
-  const auto* op = dynamic_cast<const ops::CpuOp*>(&kind);
-  return op == nullptr ? 0 : op->cpu_scratch_bytes(dims, threads);
-}
-
 }  // namespace
 
-ForwardMemory::Layout::Layout(const graph::Graph& graph, const graph::Dims& max, int threads) {
+int64_t most_scratch_bytes(const graph::Graph& graph, const graph::Dims& max, int threads, bool with_loss) {
+  int64_t most = 0;
+  for (const graph::Unit& unit : graph.units) {
+    for (const graph::Op& op : unit.ops) {
+      const auto* kernels = dynamic_cast<const ops::CpuOp*>(op.kind.get());
+      if (kernels == nullptr || (op.kind->is_loss() && !with_loss)) continue;
+      most = std::max(most, kernels->cpu_scratch_bytes(max, threads));
+    }
+  }
+  return most;
+}
+
+ForwardMemory::Layout::Layout(const graph::Graph& graph, const graph::Dims& max, int64_t scratch_bytes) {
   int64_t boundary_bytes = 0;
   int64_t workspace_bytes = 0;
-  int64_t most_scratch = 0;
   for (const graph::Unit& unit : graph.units) {
     passes.push_back(graph::forward_pass(unit, {}, max));
     workspace_bytes = std::max(workspace_bytes, passes.back().workspace_bytes);
     if (unit.output >= 0) {
       boundary_bytes = std::max(boundary_bytes, graph::value_bytes(unit.values[static_cast<size_t>(unit.output)], max));
     }
-    for (const graph::Op& op : unit.ops) most_scratch = std::max(most_scratch, scratch_bytes(*op.kind, max, threads));
   }
   boundary = {0, boundary_bytes};
   workspace = 2 * boundary_bytes;
   scratch = workspace + align_up(workspace_bytes, kLine);
-  bytes = scratch + align_up(most_scratch, kLine);
+  bytes = scratch + align_up(scratch_bytes, kLine);
 }
 
-ForwardMemory::ForwardMemory(const graph::Graph& graph, const graph::Dims& max, int threads)
-    : layout_(graph, max, threads), arena_(layout_.bytes, "activations of forward passes") {
+ForwardMemory::ForwardMemory(const graph::Graph& graph, const graph::Dims& max, int64_t scratch_bytes)
+    : layout_(graph, max, scratch_bytes), arena_(layout_.bytes, "activations of forward passes") {
   require_cpu_kernels(graph);
 }
 
-int64_t ForwardMemory::bytes_needed(const graph::Graph& graph, const graph::Dims& max, int threads) {
-  return Layout(graph, max, threads).bytes;
+int64_t ForwardMemory::bytes_needed(const graph::Graph& graph, const graph::Dims& max, int64_t scratch_bytes) {
+  return Layout(graph, max, scratch_bytes).bytes;
 }
 
 std::span<std::byte> ForwardMemory::scratch() const {

@@ -18,7 +18,11 @@ inline int64_t div_exact(int64_t a, int64_t b, const char* what) {
 }
 
 // False when the product of two non-negative numbers leaves int64_t.
-[[nodiscard]] inline bool checked_mul(int64_t a, int64_t b, int64_t& out) { return !__builtin_mul_overflow(a, b, &out); }
-[[nodiscard]] inline bool checked_add(int64_t a, int64_t b, int64_t& out) { return !__builtin_add_overflow(a, b, &out); }
+[[nodiscard]] inline bool checked_mul(int64_t a, int64_t b, int64_t& out) {
+  return !__builtin_mul_overflow(a, b, &out);
+}
+[[nodiscard]] inline bool checked_add(int64_t a, int64_t b, int64_t& out) {
+  return !__builtin_add_overflow(a, b, &out);
+}
 
 }  // namespace lazytrain

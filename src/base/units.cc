@@ -48,7 +48,8 @@ int64_t parse_bytes(std::string_view text, std::string_view key) {
   }
   const double bytes = value * factor;
   if (error != std::errc() || factor < 0 || !std::isfinite(value)) {
-    throw UsageError("{}: '{}' is not a size. Write a number and a unit, such as 20GB (20e9 bytes) or 20GiB.", key, text);
+    throw UsageError("{}: '{}' is not a size. Write a number and a unit, such as 20GB (20e9 bytes) or 20GiB.", key,
+                     text);
   }
   if (value < 0 || bytes > 9e18) throw UsageError("{}: '{}' is outside what a size can be (0 to 9 EB).", key, text);
   return static_cast<int64_t>(std::llround(bytes));

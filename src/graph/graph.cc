@@ -35,7 +35,8 @@ int64_t Graph::matmul_parameters() const {
   return parameter_count() - (tied || units.empty() ? 0 : units.front().parameter_count());
 }
 
-UnitBuilder::UnitBuilder(std::string name, UnitKind kind, std::string parameter_prefix) : prefix_(std::move(parameter_prefix)) {
+UnitBuilder::UnitBuilder(std::string name, UnitKind kind, std::string parameter_prefix)
+    : prefix_(std::move(parameter_prefix)) {
   unit_.name = std::move(name);
   unit_.kind = kind;
 }

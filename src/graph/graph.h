@@ -40,16 +40,16 @@ struct Unit {
   std::vector<ValueSpec> values;
   std::vector<Parameter> params;
   std::vector<Op> ops;
-  ValueId input = -1;   // the boundary before the unit; -1: none (embedding)
-  ValueId output = -1;  // the boundary behind it; -1: none (head)
+  ValueId input = -1;          // the boundary before the unit; -1: none (embedding)
+  ValueId output = -1;         // the boundary behind it; -1: none (head)
   int64_t block_elements = 0;  // elements of the unit's contiguous parameter block, alignment included
 
-  int64_t parameter_count() const;  // without tied ones
+  int64_t parameter_count() const;    // without tied ones
   int producer(ValueId value) const;  // the op that writes it, -1 for the input
 };
 
 struct Graph {
-  std::string family;  // "qwen2", "llama"
+  std::string family;       // "qwen2", "llama"
   std::string fingerprint;  // of the configuration: plans and checkpoints of another model are refused by it
   int64_t hidden = 0;
   int64_t vocabulary = 0;
@@ -60,7 +60,8 @@ struct Graph {
 
   int layers() const { return static_cast<int>(units.size()) - 2; }
   int64_t parameter_count() const;
-  int64_t matmul_parameters() const;  // those that a token is multiplied with: all but an untied embedding (models: 6 N)
+  int64_t matmul_parameters()
+      const;  // those that a token is multiplied with: all but an untied embedding (models: 6 N)
 };
 
 // Builds one unit; a model family is a function that calls it (model/).
@@ -73,12 +74,13 @@ class UnitBuilder {
   // Appends an op; its parameters are named prefix + `scope` + "." + spec name. Returns its output values.
   std::vector<ValueId> add(std::shared_ptr<const OpKind> kind, std::vector<ValueId> inputs, const std::string& scope);
   // The same for an op whose parameter 0 is the embedding's matrix.
-  std::vector<ValueId> add_tied(std::shared_ptr<const OpKind> kind, std::vector<ValueId> inputs, const std::string& name);
+  std::vector<ValueId> add_tied(std::shared_ptr<const OpKind> kind, std::vector<ValueId> inputs,
+                                const std::string& name);
   Unit finish(ValueId output);  // -1 for the head
 
  private:
-  std::vector<ValueId> append(std::shared_ptr<const OpKind> kind, std::vector<ValueId> inputs, std::vector<ParamId> params,
-                              const std::string& scope);
+  std::vector<ValueId> append(std::shared_ptr<const OpKind> kind, std::vector<ValueId> inputs,
+                              std::vector<ParamId> params, const std::string& scope);
   Unit unit_;
   std::string prefix_;
 };

@@ -15,7 +15,9 @@ namespace lazytrain::graph {
 // statistics (reciprocal RMS, log-sum-exp) are always fp32.
 enum class Element : uint8_t { kActivation, kF32 };
 
-constexpr DType dtype_of(Element element, DType activation) { return element == Element::kF32 ? DType::kF32 : activation; }
+constexpr DType dtype_of(Element element, DType activation) {
+  return element == Element::kF32 ? DType::kF32 : activation;
+}
 
 // A value is a matrix [tokens, width].
 struct ValueSpec {

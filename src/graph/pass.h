@@ -41,7 +41,7 @@ struct Pass {
 
 // The values of a unit that are kept from forward for its backward.
 struct RetainedSet {
-  std::vector<ValueId> values;  // ascending
+  std::vector<ValueId> values;   // ascending
   std::vector<int64_t> offsets;  // bytes into the retained buffer, one a value
   int64_t bytes = 0;
 };

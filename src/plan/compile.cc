@@ -48,7 +48,8 @@ class Compiler {
     const std::vector<Window> windows = make_windows();
     streamed_.assign(windows.size(), -1);
     for (size_t w = 0; w < windows.size(); ++w) {
-      for (size_t ahead = w; ahead < std::min(windows.size(), w + static_cast<size_t>(program_.policy.weight_slots)); ++ahead) {
+      for (size_t ahead = w; ahead < std::min(windows.size(), w + static_cast<size_t>(program_.policy.weight_slots));
+           ++ahead) {
         stream_weights(windows, ahead);
       }
       emit_window(windows[w], streamed_[w]);
@@ -140,7 +141,8 @@ class Compiler {
 
   int copy_in(int u) {
     const auto i = static_cast<size_t>(u);
-    const int target = add_buffer(Purpose::kStreamedWeights, u, 4 * unit(u).block_elements, "fp32 weights of " + unit(u).name);
+    const int target =
+        add_buffer(Purpose::kStreamedWeights, u, 4 * unit(u).block_elements, "fp32 weights of " + unit(u).name);
     Instruction copy{.action = Action::kCopyIn, .lane = Lane::kH2D, .unit = u, .uses = {}, .after = {}};
     copy.uses = {{weights_[i], Role::kWeights, false}, {target, Role::kOutput, true}};
     program_.instructions.push_back(std::move(copy));
@@ -158,10 +160,16 @@ class Compiler {
     for (int m = 0; m < program_.micro_batches; ++m) {
       switch (window.pass) {
         case Pass::kForward:
-        case Pass::kBlockRecompute: emit_forward(window, m); break;
-        case Pass::kLoss: emit_loss(window.unit, m); break;
+        case Pass::kBlockRecompute:
+          emit_forward(window, m);
+          break;
+        case Pass::kLoss:
+          emit_loss(window.unit, m);
+          break;
         case Pass::kRecompute:
-        case Pass::kBackward: emit_backward(window.unit, m); break;
+        case Pass::kBackward:
+          emit_backward(window.unit, m);
+          break;
       }
     }
     if (backward) accumulates_.emplace_back(window.unit, gradient_buffer_);
@@ -170,7 +178,8 @@ class Compiler {
   // The fp32 accumulator of a unit's gradients. A tied head adds to the embedding's, which lives to the end.
   void open_gradient(int u) {
     const auto make = [&](int of) {
-      return add_buffer(Purpose::kGradientAccumulators, of, 4 * unit(of).block_elements, "fp32 gradients of " + unit(of).name);
+      return add_buffer(Purpose::kGradientAccumulators, of, 4 * unit(of).block_elements,
+                        "fp32 gradients of " + unit(of).name);
     };
     gradient_buffer_ = u == kEmbedding && tied_gradient_ >= 0 ? tied_gradient_ : make(u);
     if (tied(u)) tied_gradient_ = make(kEmbedding);
@@ -195,8 +204,16 @@ class Compiler {
   }
 
   Instruction compute(Pass pass, int u, int m, int layout, int first, int last) {
-    Instruction instruction{.action = Action::kCompute, .lane = lane_of(u), .unit = u, .pass = pass, .micro = m,
-                            .layout = layout, .first_step = first, .last_step = last, .uses = {}, .after = {}};
+    Instruction instruction{.action = Action::kCompute,
+                            .lane = lane_of(u),
+                            .unit = u,
+                            .pass = pass,
+                            .micro = m,
+                            .layout = layout,
+                            .first_step = first,
+                            .last_step = last,
+                            .uses = {},
+                            .after = {}};
     const int scratch = lane_of(u) == Lane::kHost ? host_scratch_ : compute_scratch_;
     instruction.uses = {{weight_buffer_, Role::kWeights, false}, {scratch, Role::kScratch, true}};
     if (tied(u)) {
@@ -224,7 +241,8 @@ class Compiler {
     const bool again = window.pass == Pass::kBlockRecompute;
     const graph::RetainedSet none;
     const graph::RetainedSet& retained = again ? none : program_.retained[i];
-    const int layout = layout_of(u, again ? 1 : 0, [&] { return graph::forward_pass(unit(u), retained, program_.dims); });
+    const int layout =
+        layout_of(u, again ? 1 : 0, [&] { return graph::forward_pass(unit(u), retained, program_.dims); });
     const int steps = static_cast<int>(program_.layouts[static_cast<size_t>(layout)].steps.size());
     Instruction forward = compute(window.pass, u, m, layout, 0, steps);
     if (u > 0) forward.uses.push_back({boundaries_[i - 1][mi], Role::kInput, false});
@@ -286,7 +304,8 @@ class Compiler {
   // Offsets by liveness over the list: a buffer lives from its first use to its last.
   void place_buffers() {
     std::vector<LiveItem> items(program_.buffers.size());
-    for (size_t b = 0; b < items.size(); ++b) items[b] = {program_.buffers[b].state ? 0 : program_.buffers[b].bytes, -1, -1};
+    for (size_t b = 0; b < items.size(); ++b)
+      items[b] = {program_.buffers[b].state ? 0 : program_.buffers[b].bytes, -1, -1};
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       for (const Use& use : program_.instructions[i].uses) {
         LiveItem& item = items[static_cast<size_t>(use.buffer)];
@@ -318,7 +337,8 @@ class Compiler {
       const auto need = [&](int earlier) {
         if (earlier < 0) return;
         const Lane lane = program_.instructions[static_cast<size_t>(earlier)].lane;
-        if (lane != instruction.lane) after[static_cast<size_t>(lane)] = std::max(after[static_cast<size_t>(lane)], earlier);
+        if (lane != instruction.lane)
+          after[static_cast<size_t>(lane)] = std::max(after[static_cast<size_t>(lane)], earlier);
       };
       const auto need_all = [&](const History& h) {
         need(h.writer);
@@ -409,7 +429,8 @@ Program compile(const graph::Graph& graph, const Policy& policy, const CompileOp
   check_against(policy, graph);
   const auto on_disk = [&](Tier tier, std::string_view what) {
     if (tier == Tier::kDisk) {
-      throw UsageError("plan '{}' puts {} on disk; this machine's executor has device and host memory only", policy.name, what);
+      throw UsageError("plan '{}' puts {} on disk; this machine's executor has device and host memory only",
+                       policy.name, what);
     }
   };
   for (const auto& boundary : policy.boundaries) on_disk(boundary.home, "a boundary");

@@ -33,7 +33,8 @@ std::vector<MemoryRow> memory_table(const Program& program) {
   std::map<std::pair<Tier, Purpose>, int64_t> rows;
   for (size_t b = 0; b < count; ++b) {
     const Buffer& buffer = program.buffers[b];
-    if (buffer.state || (first[b] >= 0 && first[b] <= at && at <= last[b])) rows[{buffer.tier, buffer.purpose}] += buffer.bytes;
+    if (buffer.state || (first[b] >= 0 && first[b] <= at && at <= last[b]))
+      rows[{buffer.tier, buffer.purpose}] += buffer.bytes;
   }
   std::vector<MemoryRow> table;
   for (const auto& [key, bytes] : rows) {

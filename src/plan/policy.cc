@@ -25,7 +25,8 @@ const Json& array_of(const JsonObject& object, std::string_view key) {
 
 Json to_json(const Policy& policy) {
   Json boundaries = Json::array(), units = Json::array();
-  for (const auto& b : policy.boundaries) boundaries.push_back({{"checkpoint", b.checkpoint}, {"home", name_of(b.home)}});
+  for (const auto& b : policy.boundaries)
+    boundaries.push_back({{"checkpoint", b.checkpoint}, {"home", name_of(b.home)}});
   for (const auto& u : policy.units) {
     units.push_back({{"retained", u.retained},
                      {"retained_home", name_of(u.retained_home)},

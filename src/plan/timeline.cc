@@ -40,11 +40,18 @@ CostTable::CostTable(const graph::Graph& graph, const Program& program, const hw
     const auto elements = static_cast<double>(unit.block_elements);
     switch (i.action) {
       case Action::kCompute:
-        seconds_.push_back(compute_seconds(unit, program.layouts[static_cast<size_t>(i.layout)], i, program.dims, profile));
+        seconds_.push_back(
+            compute_seconds(unit, program.layouts[static_cast<size_t>(i.layout)], i, program.dims, profile));
         break;
-      case Action::kUpdate: seconds_.push_back(elements * kUpdateBytes / profile.host_bandwidth); break;
-      case Action::kAccumulate: seconds_.push_back(elements * kAccumulateBytes / profile.host_bandwidth); break;
-      case Action::kCopyIn: seconds_.push_back(elements * kMergeBytes / profile.memory_bandwidth); break;
+      case Action::kUpdate:
+        seconds_.push_back(elements * kUpdateBytes / profile.host_bandwidth);
+        break;
+      case Action::kAccumulate:
+        seconds_.push_back(elements * kAccumulateBytes / profile.host_bandwidth);
+        break;
+      case Action::kCopyIn:
+        seconds_.push_back(elements * kMergeBytes / profile.memory_bandwidth);
+        break;
     }
   }
 }

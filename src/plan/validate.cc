@@ -77,7 +77,8 @@ class Validator {
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
       for (const int earlier : instruction.after) {
-        if (earlier < 0 || earlier >= static_cast<int>(i)) fault("instruction {} waits for {}: not an earlier one", i, earlier);
+        if (earlier < 0 || earlier >= static_cast<int>(i))
+          fault("instruction {} waits for {}: not an earlier one", i, earlier);
       }
       for (const Use& use : instruction.uses) {
         if (use.buffer < 0 || use.buffer >= static_cast<int>(program_.buffers.size())) {
@@ -90,7 +91,8 @@ class Validator {
         continue;
       }
       const auto steps = static_cast<int>(program_.layouts[static_cast<size_t>(instruction.layout)].steps.size());
-      if (instruction.first_step < 0 || instruction.first_step > instruction.last_step || instruction.last_step > steps) {
+      if (instruction.first_step < 0 || instruction.first_step > instruction.last_step ||
+          instruction.last_step > steps) {
         fault("instruction {} runs steps {} to {} of {}", i, instruction.first_step, instruction.last_step, steps);
       }
       if (instruction.micro < 0 || instruction.micro >= program_.micro_batches) {
@@ -103,8 +105,9 @@ class Validator {
     for (const Buffer& buffer : program_.buffers) {
       if (buffer.offset < 0 || buffer.bytes < 0 ||
           buffer.offset + buffer.bytes > program_.tier_bytes[static_cast<size_t>(buffer.tier)]) {
-        fault("{}: bytes {} to {} lie outside the {} of the {}", buffer.name, buffer.offset, buffer.offset + buffer.bytes,
-              program_.tier_bytes[static_cast<size_t>(buffer.tier)], name_of(buffer.tier));
+        fault("{}: bytes {} to {} lie outside the {} of the {}", buffer.name, buffer.offset,
+              buffer.offset + buffer.bytes, program_.tier_bytes[static_cast<size_t>(buffer.tier)],
+              name_of(buffer.tier));
       }
     }
   }
@@ -115,7 +118,8 @@ class Validator {
       const auto& accesses = uses_[b];
       for (size_t i = 0; i < accesses.size(); ++i) {
         if (i == 0 && !accesses[i].write && !program_.buffers[b].state) {
-          fault("{}: read by instruction {} before anything wrote it", program_.buffers[b].name, accesses[i].instruction);
+          fault("{}: read by instruction {} before anything wrote it", program_.buffers[b].name,
+                accesses[i].instruction);
         }
         for (size_t j = i + 1; j < accesses.size(); ++j) {
           if (!accesses[i].write && !accesses[j].write) continue;
@@ -153,7 +157,8 @@ class Validator {
     const auto& early = a_first ? a : b;
     const auto& late = a_first ? b : a;
     return std::all_of(early.begin(), early.end(), [&](const Access& e) {
-      return std::all_of(late.begin(), late.end(), [&](const Access& l) { return order_.before(e.instruction, l.instruction); });
+      return std::all_of(late.begin(), late.end(),
+                         [&](const Access& l) { return order_.before(e.instruction, l.instruction); });
     });
   }
 

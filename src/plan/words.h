@@ -11,15 +11,18 @@ enum class Tier : uint8_t { kDevice, kHost, kDisk };
 inline constexpr std::array<std::string_view, 3> kTierNames = {"device", "host", "disk"};
 
 enum class Lane : uint8_t { kCompute, kH2D, kD2H, kHost, kDiskRead, kDiskWrite };
-inline constexpr std::array<std::string_view, 6> kLaneNames = {"compute", "h2d", "d2h", "host", "disk_read", "disk_write"};
+inline constexpr std::array<std::string_view, 6> kLaneNames = {"compute", "h2d",       "d2h",
+                                                               "host",    "disk_read", "disk_write"};
 inline constexpr int kLanes = 6;
 
 enum class Action : uint8_t { kCopyIn, kCompute, kAccumulate, kUpdate };
 inline constexpr std::array<std::string_view, 4> kActionNames = {"copy_in", "compute", "accumulate", "update"};
 
-// kBlockRecompute runs a unit forward again to get the boundary behind it; kRecompute regenerates what its backward reads.
+// kBlockRecompute runs a unit forward again to get the boundary behind it; kRecompute regenerates what its backward
+// reads.
 enum class Pass : uint8_t { kForward, kBlockRecompute, kRecompute, kBackward, kLoss };
-inline constexpr std::array<std::string_view, 5> kPassNames = {"forward", "block_recompute", "recompute", "backward", "loss"};
+inline constexpr std::array<std::string_view, 5> kPassNames = {"forward", "block_recompute", "recompute", "backward",
+                                                               "loss"};
 
 // What a buffer is for: the rows of the memory table.
 enum class Purpose : uint8_t {

@@ -136,12 +136,24 @@ Executor::Executor(const graph::Graph& graph, plan::Program program, ModelState&
         const plan::Buffer& buffer = program_.buffers[static_cast<size_t>(use.buffer)];
         const DType weight_dtype = buffer.purpose == plan::Purpose::kStreamedWeights ? DType::kF32 : DType::kBF16;
         switch (use.role) {
-          case plan::Role::kInput: binding.input = at; break;
-          case plan::Role::kOutput: binding.output = at; break;
-          case plan::Role::kGradient: binding.gradient = at; break;
-          case plan::Role::kRetained: binding.retained = at; break;
-          case plan::Role::kWorkspace: binding.workspace = at; break;
-          case plan::Role::kScratch: scratch = {at, static_cast<size_t>(buffer.bytes)}; break;
+          case plan::Role::kInput:
+            binding.input = at;
+            break;
+          case plan::Role::kOutput:
+            binding.output = at;
+            break;
+          case plan::Role::kGradient:
+            binding.gradient = at;
+            break;
+          case plan::Role::kRetained:
+            binding.retained = at;
+            break;
+          case plan::Role::kWorkspace:
+            binding.workspace = at;
+            break;
+          case plan::Role::kScratch:
+            scratch = {at, static_cast<size_t>(buffer.bytes)};
+            break;
           case plan::Role::kWeights:
           case plan::Role::kTiedWeights:
           case plan::Role::kWeightGradient:
@@ -159,7 +171,8 @@ Executor::Executor(const graph::Graph& graph, plan::Program program, ModelState&
             }
             break;
           case plan::Role::kOptimizer:
-          case plan::Role::kGradientStore: break;
+          case plan::Role::kGradientStore:
+            break;
         }
       }
       // The head has already written the tied matrix's gradient when the embedding adds its rows.
@@ -225,10 +238,18 @@ void Executor::finish_update(const PendingUpdate& update) {
 void Executor::execute(int index) {
   const plan::Instruction& instruction = program_.instructions[static_cast<size_t>(index)];
   switch (instruction.action) {
-    case plan::Action::kCompute: compute(instruction); break;
-    case plan::Action::kCopyIn: copy_in(instruction); break;
-    case plan::Action::kAccumulate: accumulate(instruction); break;
-    case plan::Action::kUpdate: update(instruction); break;
+    case plan::Action::kCompute:
+      compute(instruction);
+      break;
+    case plan::Action::kCopyIn:
+      copy_in(instruction);
+      break;
+    case plan::Action::kAccumulate:
+      accumulate(instruction);
+      break;
+    case plan::Action::kUpdate:
+      update(instruction);
+      break;
   }
 }
 
@@ -240,9 +261,9 @@ void Executor::compute(const plan::Instruction& instruction) {
                                 .tokens = &micro_batches_[micro],
                                 .scratch = scratch_[index],
                                 .loss = &losses_[micro]};
-  run_steps(graph_.units[static_cast<size_t>(instruction.unit)], program_.layouts[static_cast<size_t>(instruction.layout)],
-            instruction.first_step, instruction.last_step, bindings_[index], context,
-            &lane_profile_[static_cast<size_t>(instruction.lane)]);
+  run_steps(graph_.units[static_cast<size_t>(instruction.unit)],
+            program_.layouts[static_cast<size_t>(instruction.layout)], instruction.first_step, instruction.last_step,
+            bindings_[index], context, &lane_profile_[static_cast<size_t>(instruction.lane)]);
 }
 
 // Both halves of the master weights into one fp32 copy (compute: fp32).
@@ -281,7 +302,8 @@ void Executor::update(const plan::Instruction& instruction) {
   for (size_t p = 0; p < unit.params.size(); ++p) {
     const graph::Parameter& parameter = unit.params[p];
     if (parameter.tied) continue;
-    const auto step = optim::adamw_step(pending_->options, pending_->lr, pending_->number, pending_->gradient_scale, parameter.decays());
+    const auto step = optim::adamw_step(pending_->options, pending_->lr, pending_->number, pending_->gradient_scale,
+                                        parameter.decays());
     const auto arrays = state_.arrays(instruction.unit, static_cast<int>(p));
     const std::byte* gradient = state_.gradient(instruction.unit, static_cast<int>(p));
     if (state_.gradient_dtype() == DType::kBF16) {

@@ -83,9 +83,9 @@ class Executor {
   // Of the step that runs.
   std::span<const ops::Tokens> micro_batches_;
   const PendingUpdate* pending_ = nullptr;
-  std::vector<ops::LossSum> losses_;                       // by micro-batch
-  std::vector<std::vector<optim::GradientSum>> sums_;      // by unit, parameter
-  std::vector<plan::Span> spans_;                          // by instruction
+  std::vector<ops::LossSum> losses_;                   // by micro-batch
+  std::vector<std::vector<optim::GradientSum>> sums_;  // by unit, parameter
+  std::vector<plan::Span> spans_;                      // by instruction
   std::unique_ptr<Lanes> lanes_;
 };
 

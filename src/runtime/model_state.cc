@@ -16,7 +16,9 @@ constexpr int64_t kInitPiece = int64_t{1} << 20;  // elements drawn at a time
 }  // namespace
 
 ModelState::ModelState(const graph::Graph& graph, DType compute)
-    : graph_(graph), layout_(plan::state_layout(graph, compute)), arena_(layout_.bytes, "weights and optimizer state") {}
+    : graph_(graph),
+      layout_(plan::state_layout(graph, compute)),
+      arena_(layout_.bytes, "weights and optimizer state") {}
 
 optim::AdamWArrays ModelState::arrays(int unit, int parameter) const {
   const graph::Parameter& p = graph_.units[static_cast<size_t>(unit)].params[static_cast<size_t>(parameter)];
@@ -61,7 +63,8 @@ void ModelState::initialize(uint64_t seed, ThreadPool* pool) {
       const optim::AdamWArrays to = arrays(u, p);
       for (int64_t first = 0; first < parameter.elements; first += kInitPiece) {
         const int64_t count = std::min(kInitPiece, parameter.elements - first);
-        model::fill_initial(parameter, graph_.initializer_range, seed, std::span(piece).first(static_cast<size_t>(count)), first, pool);
+        model::fill_initial(parameter, graph_.initializer_range, seed,
+                            std::span(piece).first(static_cast<size_t>(count)), first, pool);
         for (int64_t i = 0; i < count; ++i) {
           const SplitMaster split = split_master(piece[static_cast<size_t>(i)]);
           to.hi[first + i] = split.hi;

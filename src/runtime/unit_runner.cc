@@ -21,20 +21,33 @@ TensorView located(const graph::Unit& unit, graph::ValueId id, const graph::Loca
                    const UnitBinding& binding, const ops::CpuContext& context) {
   std::byte* base = nullptr;
   switch (location.place) {
-    case graph::Place::kNowhere: return {};
-    case graph::Place::kInput: base = binding.input; break;
-    case graph::Place::kOutput: base = binding.output; break;
-    case graph::Place::kGradient: base = binding.gradient; break;
-    case graph::Place::kRetained: base = binding.retained; break;
-    case graph::Place::kWorkspace: base = binding.workspace; break;
+    case graph::Place::kNowhere:
+      return {};
+    case graph::Place::kInput:
+      base = binding.input;
+      break;
+    case graph::Place::kOutput:
+      base = binding.output;
+      break;
+    case graph::Place::kGradient:
+      base = binding.gradient;
+      break;
+    case graph::Place::kRetained:
+      base = binding.retained;
+      break;
+    case graph::Place::kWorkspace:
+      base = binding.workspace;
+      break;
   }
   const graph::ValueSpec& spec = unit.values[static_cast<size_t>(id)];
-  return dense(base + location.offset, graph::dtype_of(spec.element, context.activation), context.tokens->count, spec.width);
+  return dense(base + location.offset, graph::dtype_of(spec.element, context.activation), context.tokens->count,
+               spec.width);
 }
 
 class StepRunner {
  public:
-  StepRunner(const graph::Unit& unit, const graph::Pass& pass, const UnitBinding& binding, const ops::CpuContext& context)
+  StepRunner(const graph::Unit& unit, const graph::Pass& pass, const UnitBinding& binding,
+             const ops::CpuContext& context)
       : unit_(unit), pass_(pass), binding_(binding), context_(context) {}
 
   void run(const graph::Step& step) {
@@ -46,7 +59,8 @@ class StepRunner {
     if (!step.backward) {
       for (size_t i = 0; i < op.inputs.size(); ++i) in[i] = value(op.inputs[i]);
       for (size_t i = 0; i < op.outputs.size(); ++i) out[i] = value(op.outputs[i]);
-      kernels.forward(context_, {std::span(in.data(), op.inputs.size()), params, std::span(out.data(), op.outputs.size())});
+      kernels.forward(context_,
+                      {std::span(in.data(), op.inputs.size()), params, std::span(out.data(), op.outputs.size())});
       return;
     }
     const graph::Reads reads = op.kind->backward_reads();

@@ -29,9 +29,9 @@ struct UnitBinding {
   std::byte* gradient = nullptr;
   std::byte* retained = nullptr;
   std::byte* workspace = nullptr;
-  std::vector<TensorView> params;        // by ParamId
-  std::vector<TensorView> param_grads;   // by ParamId, fp32; empty in forward passes
-  std::vector<bool> add_param_grads;     // by ParamId
+  std::vector<TensorView> params;       // by ParamId
+  std::vector<TensorView> param_grads;  // by ParamId, fp32; empty in forward passes
+  std::vector<bool> add_param_grads;    // by ParamId
 };
 
 // A parameter as a matrix: [rows, cols], vectors are [1, n].

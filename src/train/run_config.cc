@@ -88,13 +88,14 @@ std::pair<double, double> parse_betas(const std::string& text) {
           parse_real("optimizer.betas", trim(inner.substr(comma + 1)), 0, 1)};
 }
 
-Key text_key(std::string_view name, std::string_view meaning, bool numeric, std::function<std::string&(RunConfig&)> at) {
+Key text_key(std::string_view name, std::string_view meaning, bool numeric,
+             std::function<std::string&(RunConfig&)> at) {
   return {name, meaning, numeric, [at](RunConfig& c, const std::string& v) { at(c) = v; },
           [at](const RunConfig& c) { return at(const_cast<RunConfig&>(c)); }};
 }
 
-Key choice_key(std::string_view name, std::string_view meaning, bool numeric, std::initializer_list<std::string_view> choices,
-               std::function<std::string&(RunConfig&)> at) {
+Key choice_key(std::string_view name, std::string_view meaning, bool numeric,
+               std::initializer_list<std::string_view> choices, std::function<std::string&(RunConfig&)> at) {
   const std::vector<std::string_view> list(choices);
   return {name, meaning, numeric,
           [=](RunConfig& c, const std::string& v) {
@@ -119,7 +120,8 @@ Key integer_key(std::string_view name, std::string_view meaning, bool numeric, i
           [at](const RunConfig& c) { return std::to_string(at(const_cast<RunConfig&>(c))); }};
 }
 
-Key real_key(std::string_view name, std::string_view meaning, double min, double max, std::function<double&(RunConfig&)> at) {
+Key real_key(std::string_view name, std::string_view meaning, double min, double max,
+             std::function<double&(RunConfig&)> at) {
   return {name, meaning, true, [=](RunConfig& c, const std::string& v) { at(c) = parse_real(name, v, min, max); },
           [at](const RunConfig& c) { return real(at(const_cast<RunConfig&>(c))); }};
 }
@@ -146,55 +148,105 @@ const std::vector<Key>& keys() {
   using C = RunConfig;
   constexpr int64_t kMany = int64_t{1} << 40;
   static const std::vector<Key> table = {
-      path_key("model", "Hugging Face folder with config.json, safetensors and tokenizer.json", [](C& c) -> auto& { return c.model; }),
-      path_key("output", "run folder: metrics, checkpoints, the trained model", [](C& c) -> auto& { return c.output; }),
-      path_key("data.train", "JSON or JSONL file with the training samples", [](C& c) -> auto& { return c.data.train; }),
-      path_key("data.eval", "file with held-out samples; their loss is measured", [](C& c) -> auto& { return c.data.eval; }),
-      path_key("data.cache", "folder for tokenised data (default: OUTPUT/cache)", [](C& c) -> auto& { return c.data.cache; }),
-      choice_key("data.format", "auto, json (one list) or jsonl", false, {"auto", "json", "jsonl"}, [](C& c) -> auto& { return c.data.format; }),
-      text_key("data.prompt", "key of the prompt, when it has another name", true, [](C& c) -> auto& { return c.data.prompt; }),
-      text_key("data.response", "key of the response", true, [](C& c) -> auto& { return c.data.response; }),
-      choice_key("data.template", "chat: the model's own chat template; none: prompt and response as they are", true, {"chat", "none"},
-                 [](C& c) -> auto& { return c.data.chat_template; }),
-      bool_key("data.pack", "several samples in a row of seq tokens, without attention across them", true, [](C& c) -> auto& { return c.data.pack; }),
-      bool_key("data.shuffle", "a new order each epoch, from the seed", true, [](C& c) -> auto& { return c.data.shuffle; }),
-      integer_key("seq", "tokens of a row", true, 2, 1 << 20, [](C& c) -> auto& { return c.seq; }),
-      integer_key("batch", "rows an optimizer step", true, 1, 1 << 20, [](C& c) -> auto& { return c.batch; }),
-      integer_key("micro_batch", "rows computed at once; 0: the whole batch", true, 0, 1 << 20, [](C& c) -> auto& { return c.micro_batch; }),
-      integer_key("steps", "optimizer steps; 0: epochs decide", true, 0, kMany, [](C& c) -> auto& { return c.steps; }),
-      real_key("epochs", "passes over the data when steps is not set", 0, 1e6, [](C& c) -> auto& { return c.epochs; }),
-      {"seed", "of shuffling", true, [](C& c, const std::string& v) { c.seed = static_cast<uint64_t>(parse_integer("seed", v, 0, INT64_MAX)); },
+      path_key(
+          "model", "Hugging Face folder with config.json, safetensors and tokenizer.json",
+          [](C & c) -> auto& { return c.model; }),
+      path_key(
+          "output", "run folder: metrics, checkpoints, the trained model", [](C & c) -> auto& { return c.output; }),
+      path_key(
+          "data.train", "JSON or JSONL file with the training samples", [](C & c) -> auto& { return c.data.train; }),
+      path_key(
+          "data.eval", "file with held-out samples; their loss is measured",
+          [](C & c) -> auto& { return c.data.eval; }),
+      path_key(
+          "data.cache", "folder for tokenised data (default: OUTPUT/cache)",
+          [](C & c) -> auto& { return c.data.cache; }),
+      choice_key(
+          "data.format", "auto, json (one list) or jsonl", false, {"auto", "json", "jsonl"},
+          [](C & c) -> auto& { return c.data.format; }),
+      text_key(
+          "data.prompt", "key of the prompt, when it has another name", true,
+          [](C & c) -> auto& { return c.data.prompt; }),
+      text_key(
+          "data.response", "key of the response", true, [](C & c) -> auto& { return c.data.response; }),
+      choice_key(
+          "data.template", "chat: the model's own chat template; none: prompt and response as they are", true,
+          {"chat", "none"}, [](C & c) -> auto& { return c.data.chat_template; }),
+      bool_key(
+          "data.pack", "several samples in a row of seq tokens, without attention across them", true,
+          [](C & c) -> auto& { return c.data.pack; }),
+      bool_key(
+          "data.shuffle", "a new order each epoch, from the seed", true, [](C & c) -> auto& { return c.data.shuffle; }),
+      integer_key(
+          "seq", "tokens of a row", true, 2, 1 << 20, [](C & c) -> auto& { return c.seq; }),
+      integer_key(
+          "batch", "rows an optimizer step", true, 1, 1 << 20, [](C & c) -> auto& { return c.batch; }),
+      integer_key(
+          "micro_batch", "rows computed at once; 0: the whole batch", true, 0, 1 << 20,
+          [](C & c) -> auto& { return c.micro_batch; }),
+      integer_key(
+          "steps", "optimizer steps; 0: epochs decide", true, 0, kMany, [](C & c) -> auto& { return c.steps; }),
+      real_key(
+          "epochs", "passes over the data when steps is not set", 0, 1e6, [](C & c) -> auto& { return c.epochs; }),
+      {"seed", "of shuffling", true,
+       [](C& c, const std::string& v) { c.seed = static_cast<uint64_t>(parse_integer("seed", v, 0, INT64_MAX)); },
        [](const C& c) { return std::to_string(c.seed); }},
       {"compute", "bf16, or fp32 for checking", true,
-       [](C& c, const std::string& v) { c.compute = one_of("compute", v, {"bf16", "fp32"}) == "bf16" ? DType::kBF16 : DType::kF32; },
+       [](C& c, const std::string& v) {
+         c.compute = one_of("compute", v, {"bf16", "fp32"}) == "bf16" ? DType::kBF16 : DType::kF32;
+       },
        [](const C& c) { return std::string(c.compute == DType::kBF16 ? "bf16" : "fp32"); }},
-      choice_key("device.kind", "cpu", true, {"cpu"}, [](C& c) -> auto& { return c.device.kind; }),
-      size_key("device.memory", "cap on activations and other memory of a step", [](C& c) -> auto& { return c.device.memory; }),
-      integer_key("device.threads", "compute threads; 0: all cores of the process", true, 0, 1024, [](C& c) -> auto& { return c.device.threads; }),
-      size_key("host.memory", "cap on all memory of the run", [](C& c) -> auto& { return c.host_memory; }),
-      text_key("plan.policy", "auto, resident, megatrain, or a plan.json", false, [](C& c) -> auto& { return c.policy; }),
+      choice_key(
+          "device.kind", "cpu", true, {"cpu"}, [](C & c) -> auto& { return c.device.kind; }),
+      size_key(
+          "device.memory", "cap on activations and other memory of a step",
+          [](C & c) -> auto& { return c.device.memory; }),
+      integer_key(
+          "device.threads", "compute threads; 0: all cores of the process", true, 0, 1024,
+          [](C & c) -> auto& { return c.device.threads; }),
+      size_key(
+          "host.memory", "cap on all memory of the run", [](C & c) -> auto& { return c.host_memory; }),
+      text_key(
+          "plan.policy", "auto, resident, megatrain, or a plan.json", false, [](C & c) -> auto& { return c.policy; }),
       {"optimizer.state", "fp32", true,
        [](C& c, const std::string& v) {
          optim::state_kind_from_name(v);
          c.optimizer.state = v;
        },
        [](const C& c) { return c.optimizer.state; }},
-      real_key("optimizer.lr", "peak learning rate", 0, 1e3, [](C& c) -> auto& { return c.optimizer.schedule.lr; }),
+      real_key(
+          "optimizer.lr", "peak learning rate", 0, 1e3, [](C & c) -> auto& { return c.optimizer.schedule.lr; }),
       {"optimizer.betas", "decay rates of the two moments", true,
        [](C& c, const std::string& v) { std::tie(c.optimizer.adamw.beta1, c.optimizer.adamw.beta2) = parse_betas(v); },
        [](const C& c) { return fmt::format("[{}, {}]", c.optimizer.adamw.beta1, c.optimizer.adamw.beta2); }},
-      real_key("optimizer.eps", "added to the root of the second moment", 0, 1, [](C& c) -> auto& { return c.optimizer.adamw.eps; }),
-      real_key("optimizer.weight_decay", "decoupled, on matrices only", 0, 1e3, [](C& c) -> auto& { return c.optimizer.adamw.weight_decay; }),
-      real_key("optimizer.clip", "largest global gradient norm; 0: off", 0, 1e30, [](C& c) -> auto& { return c.optimizer.clip; }),
+      real_key(
+          "optimizer.eps", "added to the root of the second moment", 0, 1,
+          [](C & c) -> auto& { return c.optimizer.adamw.eps; }),
+      real_key(
+          "optimizer.weight_decay", "decoupled, on matrices only", 0, 1e3,
+          [](C & c) -> auto& { return c.optimizer.adamw.weight_decay; }),
+      real_key(
+          "optimizer.clip", "largest global gradient norm; 0: off", 0, 1e30,
+          [](C & c) -> auto& { return c.optimizer.clip; }),
       {"optimizer.schedule", "constant, linear or cosine", true,
        [](C& c, const std::string& v) { c.optimizer.schedule.kind = optim::schedule_kind_from_name(v); },
        [](const C& c) { return std::string(optim::name_of(c.optimizer.schedule.kind)); }},
-      real_key("optimizer.warmup", "steps; below 1 a share of all steps", 0, 1e12, [](C& c) -> auto& { return c.optimizer.schedule.warmup; }),
-      integer_key("save.every", "steps between checkpoints; 0: at the end only", false, 0, kMany, [](C& c) -> auto& { return c.save_every; }),
-      integer_key("save.keep", "checkpoints kept, the newest ones", false, 1, 1 << 20, [](C& c) -> auto& { return c.save_keep; }),
-      integer_key("eval.every", "steps between evaluations of data.eval; 0: at the end only", false, 0, kMany, [](C& c) -> auto& { return c.eval_every; }),
-      integer_key("log.every", "steps between progress lines", false, 1, kMany, [](C& c) -> auto& { return c.log_every; }),
-      bool_key("log.tensorboard", "write TensorBoard event files too", false, [](C& c) -> auto& { return c.tensorboard; }),
+      real_key(
+          "optimizer.warmup", "steps; below 1 a share of all steps", 0, 1e12,
+          [](C & c) -> auto& { return c.optimizer.schedule.warmup; }),
+      integer_key(
+          "save.every", "steps between checkpoints; 0: at the end only", false, 0, kMany,
+          [](C & c) -> auto& { return c.save_every; }),
+      integer_key(
+          "save.keep", "checkpoints kept, the newest ones", false, 1, 1 << 20,
+          [](C & c) -> auto& { return c.save_keep; }),
+      integer_key(
+          "eval.every", "steps between evaluations of data.eval; 0: at the end only", false, 0, kMany,
+          [](C & c) -> auto& { return c.eval_every; }),
+      integer_key(
+          "log.every", "steps between progress lines", false, 1, kMany, [](C & c) -> auto& { return c.log_every; }),
+      bool_key(
+          "log.tensorboard", "write TensorBoard event files too", false, [](C & c) -> auto& { return c.tensorboard; }),
   };
   return table;
 }
@@ -228,7 +280,8 @@ void set_key(RunConfig& config, const std::string& name, const std::string& text
   std::vector<std::string> known;
   for (const Key& key : keys()) known.emplace_back(key.name);
   const std::string near = nearest(name, known);
-  throw UsageError("{}: unknown key '{}'{}", where, name, near.empty() ? "" : fmt::format(", did you mean '{}'?", near));
+  throw UsageError("{}: unknown key '{}'{}", where, name,
+                   near.empty() ? "" : fmt::format(", did you mean '{}'?", near));
 }
 
 std::string scalar_text(const YAML::Node& node) {
@@ -238,7 +291,8 @@ std::string scalar_text(const YAML::Node& node) {
   return text + "]";
 }
 
-void read_node(RunConfig& config, const YAML::Node& node, const std::string& prefix, const std::string& file, int depth) {
+void read_node(RunConfig& config, const YAML::Node& node, const std::string& prefix, const std::string& file,
+               int depth) {
   std::map<std::string, int> seen;
   for (const auto& entry : node) {
     const std::string where = fmt::format("{}: line {}", file, entry.first.Mark().line + 1);
@@ -263,7 +317,8 @@ void check(const RunConfig& config) {
   need(config.output, "output", "name the folder for the run");
   need(config.data.train, "data.train", "name the JSONL file to train on");
   for (const auto& [path, key] : {std::pair{config.data.train, "data.train"}, {config.data.eval, "data.eval"}}) {
-    if (!path.empty() && !std::filesystem::exists(path)) throw UsageError("{}: there is no file {}", key, path.string());
+    if (!path.empty() && !std::filesystem::exists(path))
+      throw UsageError("{}: there is no file {}", key, path.string());
   }
   if (config.micro_batch > config.batch) {
     throw UsageError("micro_batch: {} is more than batch, {}", config.micro_batch, config.batch);

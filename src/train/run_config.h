@@ -1,5 +1,5 @@
-// The configuration of a run: one YAML file, `key=value` overrides. One table of keys reads, checks, prints and documents
-// them (run_config.cc); a key that is not in it is an error that names the nearest one.
+// The configuration of a run: one YAML file, `key=value` overrides. One table of keys reads, checks, prints and
+// documents them (run_config.cc); a key that is not in it is an error that names the nearest one.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct RunConfig {
   std::filesystem::path output;  // run folder
   struct Data {
     std::filesystem::path train, eval, cache;
-    std::string format = "auto";  // auto, json or jsonl
+    std::string format = "auto";   // auto, json or jsonl
     std::string prompt, response;  // names of the keys, empty: found by name
     std::string chat_template = "chat";
     bool pack = true;
@@ -33,7 +33,7 @@ struct RunConfig {
   DType compute = DType::kBF16;
   struct Device {
     std::string kind = "cpu";
-    int64_t memory = 0;  // 0: no cap of its own
+    int64_t memory = 0;   // 0: no cap of its own
     int64_t threads = 0;  // 0: as many as the process may use
   } device;
   int64_t host_memory = 0;  // 0: what is available

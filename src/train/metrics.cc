@@ -1,0 +1,78 @@
+#include "train/metrics.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "train/tensorboard.h"
+
+namespace lazytrain::train {
+namespace {
+
+// JSON has no infinity or NaN.
+Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+// The lines of steps up to `last`; a torn last line is dropped.
+std::string lines_up_to(const std::string& text, int64_t last) {
+  std::string kept;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    try {
+      const Json json = parse_json(line, "metrics.jsonl");
+      if (JsonObject(json, "metrics.jsonl").integer("step", 0, INT64_MAX) > last) break;
+    } catch (const InputError&) {
+      break;
+    }
+    kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+Json to_json(const StepMetrics& m) {
+  Json json = {
+      {"step", m.step},
+      {"loss", finite_or_null(m.loss)},
+      {"grad_norm", finite_or_null(m.grad_norm)},
+      {"lr", m.lr},
+      {"tokens", m.tokens},
+      {"tok_per_s", m.tok_per_s},
+      {"step_s", m.step_s},
+      {"exposed_s", m.exposed_s},
+      {"peak_bytes", {{"device", m.peak_device_bytes}, {"host", m.peak_host_bytes}, {"disk", m.peak_disk_bytes}}}};
+  if (m.skipped) json["skipped"] = true;
+  if (m.eval_loss) json["eval_loss"] = finite_or_null(*m.eval_loss);
+  return json;
+}
+
+MetricsWriter::MetricsWriter(const std::filesystem::path& folder, int64_t resume_step, bool tensorboard)
+    : path_(folder / "metrics.jsonl") {
+  std::string kept;
+  if (resume_step > 0 && std::filesystem::exists(path_))
+    kept = lines_up_to(read_file(path_, int64_t{1} << 34), resume_step);
+  write_file(path_, kept);
+  out_.open(path_, std::ios::app | std::ios::binary);
+  if (!out_) throw RunError("{}: cannot be opened for writing", path_.string());
+  if (tensorboard) tensorboard_ = std::make_unique<TensorBoardWriter>(folder / "tensorboard");
+}
+
+MetricsWriter::~MetricsWriter() = default;
+
+void MetricsWriter::write(const StepMetrics& metrics) {
+  out_ << to_json(metrics).dump() << '\n' << std::flush;
+  if (!out_) throw RunError("{}: writing failed: is the disk full?", path_.string());
+  if (tensorboard_) {
+    tensorboard_->scalar("train/loss", metrics.step, metrics.loss);
+    tensorboard_->scalar("train/grad_norm", metrics.step, metrics.grad_norm);
+    tensorboard_->scalar("train/lr", metrics.step, metrics.lr);
+    tensorboard_->scalar("speed/tok_per_s", metrics.step, metrics.tok_per_s);
+    if (metrics.eval_loss) tensorboard_->scalar("eval/loss", metrics.step, *metrics.eval_loss);
+    tensorboard_->flush();
+  }
+}
+
+}  // namespace lazytrain::train

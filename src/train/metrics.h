@@ -1,0 +1,47 @@
+// metrics.jsonl, a line a step, and TensorBoard event files beside it when asked for.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include "base/json.h"
+
+namespace lazytrain::train {
+
+struct StepMetrics {
+  int64_t step = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double lr = 0;
+  int64_t tokens = 0;  // of this step, padding never counts
+  double tok_per_s = 0;
+  double step_s = 0;
+  double exposed_s = 0;
+  int64_t peak_device_bytes = 0;
+  int64_t peak_host_bytes = 0;
+  int64_t peak_disk_bytes = 0;
+  bool skipped = false;  // its gradient was not finite
+  std::optional<double> eval_loss;
+};
+Json to_json(const StepMetrics& metrics);
+
+class TensorBoardWriter;
+
+// Appends; lines of steps after `resume_step` are cut off first (a killed run may have written more than it saved).
+class MetricsWriter {
+ public:
+  MetricsWriter(const std::filesystem::path& folder, int64_t resume_step, bool tensorboard);
+  ~MetricsWriter();
+  // Throws RunError when the line cannot be written.
+  void write(const StepMetrics& metrics);
+
+ private:
+  std::filesystem::path path_;
+  std::ofstream out_;
+  std::unique_ptr<TensorBoardWriter> tensorboard_;
+};
+
+}  // namespace lazytrain::train

@@ -33,7 +33,8 @@ plan::Policy read_policy(const std::filesystem::path& file, const graph::Graph& 
 
 bool is_file(const std::string& policy) { return policy.ends_with(".json") || std::filesystem::exists(policy); }
 
-plan::Program compile(const graph::Graph& graph, const plan::Policy& policy, const plan::CompileOptions& options) {
+plan::Program compile_sound(const graph::Graph& graph, const plan::Policy& policy,
+                            const plan::CompileOptions& options) {
   plan::Program program = plan::compile(graph, policy, options);
   if (const auto faults = plan::validate(program); !faults.empty()) {
     throw std::logic_error(
@@ -61,12 +62,13 @@ PlannedRun plan_run(const RunConfig& config, const graph::Graph& graph, ThreadPo
   }
   run.machine = runtime::measure_this_machine(pool, config.compute, true);
   if (config.policy == "auto") {
-    run.program = compile(graph, plan::resident(graph, shape), options);
-    if (!plan::fits(run.program, run.budgets)) run.program = compile(graph, plan::megatrain(graph, shape), options);
+    run.program = compile_sound(graph, plan::resident(graph, shape), options);
+    if (!plan::fits(run.program, run.budgets))
+      run.program = compile_sound(graph, plan::megatrain(graph, shape), options);
   } else if (is_file(config.policy)) {
-    run.program = compile(graph, read_policy(config.policy, graph, shape), options);
+    run.program = compile_sound(graph, read_policy(config.policy, graph, shape), options);
   } else {
-    run.program = compile(graph, plan::named_policy(config.policy, graph, shape), options);
+    run.program = compile_sound(graph, plan::named_policy(config.policy, graph, shape), options);
   }
   plan::check_budgets(graph, run.program, options, run.machine, run.budgets);
   run.predicted = plan::simulate(run.program, plan::CostTable(graph, run.program, run.machine));

@@ -81,7 +81,7 @@ class PassBuilder {
       if (!add) {
         root(input) = input;
       } else {
-        require_no_later_reader(op, input);
+        require_no_other_reader(op, input);
       }
     }
     pass_.steps.push_back(std::move(step));
@@ -91,12 +91,12 @@ class PassBuilder {
     return std::all_of(op.inputs.begin(), op.inputs.end(), [&](ValueId input) { return root(input) == kNoRoot; });
   }
 
-  // Adding to a shared gradient is legal once every other value that shares it has been read by its producer.
-  void require_no_later_reader(int op, ValueId input) {
+  // Adding to a shared gradient is legal once the op of every other value that shares it has read it: not while it is
+  // this op's own output, nor the input's, which is read at the end.
+  void require_no_other_reader(int op, ValueId input) {
     for (size_t other = 0; other < gradient_root_.size(); ++other) {
       const auto id = static_cast<ValueId>(other);
-      if (id == input || gradient_root_[other] != root(input)) continue;
-      if (unit_.producer(id) < op && unit_.producer(id) >= 0) {
+      if (id != input && gradient_root_[other] == root(input) && unit_.producer(id) <= op) {
         throw std::logic_error(fmt::format("{}: the gradients of '{}' and '{}' share storage but not their order",
                                            unit_.name, unit_.values[other].name,
                                            unit_.values[static_cast<size_t>(input)].name));
@@ -177,6 +177,10 @@ int64_t value_bytes(const ValueSpec& value, const Dims& dims) {
 
 RetainedSet retained_set(const Unit& unit, std::vector<ValueId> values, const Dims& dims) {
   std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  values.erase(
+      std::remove_if(values.begin(), values.end(), [&](ValueId id) { return id == unit.input || id == unit.output; }),
+      values.end());
   RetainedSet set{std::move(values), {}, 0};
   for (const ValueId id : set.values) {
     set.offsets.push_back(set.bytes);

@@ -47,6 +47,7 @@ struct RetainedSet {
 };
 
 int64_t value_bytes(const ValueSpec& value, const Dims& dims);  // rounded up to a cache line
+// Each value once; the unit's input and output are left out, since they are boundaries.
 RetainedSet retained_set(const Unit& unit, std::vector<ValueId> values, const Dims& dims);
 // Looks names up; an unknown one is a UsageError that lists the unit's values.
 std::vector<ValueId> values_by_name(const Unit& unit, const std::vector<std::string>& names);

@@ -238,9 +238,8 @@ TEST(RecomputeSlice, CostlyValuesLeaveOnlyRowOps) {
     auto without = keep;
     without.erase(std::find(without.begin(), without.end(), id));
     const auto slice = recompute_slice(layer, without);
-    EXPECT_TRUE(std::any_of(slice.begin(), slice.end(), [&](int op) {
-      return !layer.ops[static_cast<size_t>(op)].kind->cheap_to_recompute();
-    }));
+    EXPECT_TRUE(std::any_of(slice.begin(), slice.end(),
+                            [&](int op) { return !layer.ops[static_cast<size_t>(op)].kind->cheap_to_recompute(); }));
   }
 }
 

@@ -96,5 +96,3 @@ BENCHMARK(BM_RoundAndSum)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime()->Un
 
 }  // namespace
 }  // namespace lazytrain::optim
-
-BENCHMARK_MAIN();

@@ -5,8 +5,6 @@
 namespace lazytrain::plan {
 namespace {
 
-// Bytes a parameter that the update reads and writes: bf16 gradient, both weight halves, m and v.
-constexpr double kUpdateBytes = 26;
 // fp32 in, bf16 out.
 constexpr double kAccumulateBytes = 6;
 // Both halves in, fp32 out.

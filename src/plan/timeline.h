@@ -29,6 +29,10 @@ struct LaneSummary {
 };
 LaneSummary summarize(const Program& program, const Timeline& timeline);
 
+// Bytes a parameter that the update reads and writes: bf16 gradient, both weight halves, m and v. What a profile's
+// host_bandwidth is measured against.
+inline constexpr double kUpdateBytes = 26;
+
 // How long each instruction takes on a machine: roofline per op (FLOPs over the sustained rate, bytes over bandwidth,
 // whichever is longer) plus the launch overhead.
 class CostTable {

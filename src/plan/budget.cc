@@ -1,0 +1,160 @@
+#include "plan/budget.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "plan/heuristics.h"
+#include "plan/timeline.h"
+
+namespace lazytrain::plan {
+namespace {
+
+constexpr size_t kRemedies = 3;
+
+int64_t bytes_on(const Program& program, Tier tier) { return program.tier_bytes[static_cast<size_t>(tier)]; }
+int64_t total(const Program& program) { return bytes_on(program, Tier::kDevice) + bytes_on(program, Tier::kHost); }
+
+// Bytes over a limit; 0 when there is none or it holds.
+int64_t over(int64_t need, int64_t limit) { return limit > 0 ? std::max<int64_t>(0, need - limit) : 0; }
+
+int64_t shortfall(const Program& program, const Budgets& b) {
+  return std::max({over(bytes_on(program, Tier::kDevice), b.device), over(bytes_on(program, Tier::kHost), b.host),
+                   over(total(program) + b.besides, b.available)});
+}
+
+// "retained 4.1 GB, optimizer state 1.2 GB": the rows of these tiers, largest first.
+std::string breakdown(const Program& program, bool device, bool host) {
+  std::vector<MemoryRow> rows = memory_table(program);
+  std::erase_if(rows, [&](const MemoryRow& row) {
+    return !((device && row.tier == Tier::kDevice) || (host && row.tier == Tier::kHost));
+  });
+  std::sort(rows.begin(), rows.end(), [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
+  std::string text;
+  for (const MemoryRow& row : rows) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(row.purpose), format_bytes(row.bytes));
+  }
+  return text;
+}
+
+std::string lacking(const Program& program, const Budgets& b) {
+  std::string text;
+  const auto line = [&](std::string_view what, int64_t need, int64_t limit, std::string_view key, bool device,
+                        bool host) {
+    if (over(need, limit) == 0) return;
+    text += fmt::format("{}{}: {} needed, {} allowed ({}), {} short: {}", text.empty() ? "" : "\n", what,
+                        format_bytes(need), format_bytes(limit), key, format_bytes(need - limit),
+                        breakdown(program, device, host));
+  };
+  line("device", bytes_on(program, Tier::kDevice), b.device, "device.memory", true, false);
+  line("host", bytes_on(program, Tier::kHost), b.host, "host.memory", false, true);
+  line("device and host, one memory here", total(program) + b.besides, b.available, "available", true, true);
+  if (b.besides > 0 && over(total(program) + b.besides, b.available) > 0) {
+    text += fmt::format(", evaluation {}", format_bytes(b.besides));
+  }
+  return text;
+}
+
+struct Remedy {
+  std::string change;
+  Program program;
+  double seconds_a_token = 0;
+};
+
+class RemedySearch {
+ public:
+  RemedySearch(const graph::Graph& graph, const Program& program, const CompileOptions& options,
+               const hw::Profile& machine, const Budgets& budgets)
+      : graph_(graph), policy_(program.policy), options_(options), machine_(machine), budgets_(budgets) {
+    own_seconds_ = seconds_a_token(program);
+    least_ = shortfall(program, budgets);
+  }
+
+  // Fastest first.
+  std::vector<Remedy> run() {
+    const Shape shape = {policy_.batch, policy_.micro_batch, policy_.seq};
+    halve("micro_batch", &Policy::micro_batch, policy_, "");
+    if (policy_.name != "megatrain") {
+      const Policy streamed = megatrain(graph_, shape);
+      if (!try_policy("plan.policy=megatrain", streamed))
+        halve("micro_batch", &Policy::micro_batch, streamed, "plan.policy=megatrain ");
+    }
+    halve("seq", &Policy::seq, policy_, "");
+    std::sort(found_.begin(), found_.end(),
+              [](const Remedy& a, const Remedy& b) { return a.seconds_a_token < b.seconds_a_token; });
+    return std::move(found_);
+  }
+
+  double own_seconds() const { return own_seconds_; }
+  int64_t least_shortfall() const { return least_; }
+
+ private:
+  double seconds_a_token(const Program& program) const {
+    const Timeline timeline = simulate(program, CostTable(graph_, program, machine_));
+    return timeline.step_s / static_cast<double>(program.policy.batch * program.policy.seq);
+  }
+
+  bool try_policy(const std::string& change, const Policy& policy) {
+    Program program = compile(graph_, policy, options_);
+    least_ = std::min(least_, shortfall(program, budgets_));
+    if (!fits(program, budgets_)) return false;
+    const double seconds = seconds_a_token(program);
+    found_.push_back({change, std::move(program), seconds});
+    return true;
+  }
+
+  // The largest half, quarter, ... of a size that fits.
+  void halve(std::string_view key, int64_t Policy::*size, Policy policy, std::string_view prefix) {
+    for (int64_t value = policy.*size / 2; value >= 1; value /= 2) {
+      policy.*size = value;
+      if (try_policy(fmt::format("{}{}={}", prefix, key, value), policy)) return;
+    }
+  }
+
+  const graph::Graph& graph_;
+  const Policy& policy_;
+  const CompileOptions& options_;
+  const hw::Profile& machine_;
+  const Budgets& budgets_;
+  double own_seconds_ = 0;
+  int64_t least_ = 0;
+  std::vector<Remedy> found_;
+};
+
+std::string remedies(RemedySearch search) {
+  const std::vector<Remedy> found = search.run();
+  if (found.empty()) {
+    return fmt::format(
+        "\nNo smaller micro_batch or seq and no other policy is enough; the nearest lacks {}. "
+        "A smaller model, or more memory, is needed.",
+        format_bytes(search.least_shortfall()));
+  }
+  std::string text = "\nAny of these fits:";
+  for (size_t i = 0; i < std::min(found.size(), kRemedies); ++i) {
+    text += fmt::format("\n  {:<40} device {}, host {}, {:+.0f}% time a token", found[i].change,
+                        format_bytes(bytes_on(found[i].program, Tier::kDevice)),
+                        format_bytes(bytes_on(found[i].program, Tier::kHost)),
+                        100 * (found[i].seconds_a_token / search.own_seconds() - 1));
+  }
+  return text;
+}
+
+}  // namespace
+
+bool fits(const Program& program, const Budgets& budgets) { return shortfall(program, budgets) == 0; }
+
+void check_budgets(const graph::Graph& graph, const Program& program, const CompileOptions& options,
+                   const hw::Profile& machine, const Budgets& budgets) {
+  if (fits(program, budgets)) return;
+  const Policy& policy = program.policy;
+  throw Infeasible("plan '{}' (batch {}, micro_batch {}, seq {}) does not fit\n{}{}", policy.name, policy.batch,
+                   policy.micro_batch, policy.seq, lacking(program, budgets),
+                   remedies(RemedySearch(graph, program, options, machine, budgets)));
+}
+
+}  // namespace lazytrain::plan

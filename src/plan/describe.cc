@@ -1,0 +1,134 @@
+#include "plan/describe.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "base/units.h"
+
+namespace lazytrain::plan {
+namespace {
+
+constexpr int kMapWidth = 64;  // cells a line of the placement map
+
+std::string_view meaning_of(Kept kept) {
+  switch (kept) {
+    case Kept::kRetained:
+      return "retained set kept";
+    case Kept::kCheckpoint:
+      return "boundary checkpoint, the unit run again";
+    case Kept::kNothing:
+      return "recomputed from the checkpoint before it";
+    case Kept::kRows:
+      return "embedding rows on the host";
+    case Kept::kLoss:
+      return "loss and backward in one";
+  }
+  return "";
+}
+
+std::string policy_line(const Program& program, const graph::Graph& graph) {
+  const Policy& p = program.policy;
+  return fmt::format("plan: {}, batch {} in {} micro-batch{} of {}, seq {}, compute {}, {} units, {} parameters\n",
+                     p.name, p.batch, program.micro_batches, program.micro_batches == 1 ? "" : "es", p.micro_batch,
+                     p.seq, program.compute == DType::kF32 ? "fp32" : "bf16", graph.units.size(),
+                     format_count(static_cast<double>(graph.parameter_count())));
+}
+
+std::string placement_map(const Program& program, const graph::Graph& graph) {
+  std::string cells;
+  std::map<Kept, int> seen;
+  for (int u = 0; u < static_cast<int>(graph.units.size()); ++u) {
+    const Kept kept = kept_of(program, graph, u);
+    if (u > 0 && u % kMapWidth == 0) cells += "\n           ";
+    cells += static_cast<char>(kept);
+    ++seen[kept];
+  }
+  std::string text = fmt::format("placement: {}\n", cells);
+  for (const auto& [kept, units] : seen) {
+    text += fmt::format("           {} {} ({} unit{})\n", static_cast<char>(kept), meaning_of(kept), units,
+                        units == 1 ? "" : "s");
+  }
+  return text;
+}
+
+std::string against(int64_t limit) { return limit > 0 ? fmt::format(" of {} allowed", format_bytes(limit)) : ""; }
+
+std::string memory_lines(const Program& program, const Budgets& budgets) {
+  const std::array<int64_t, 3> limits = {budgets.device, budgets.host, 0};
+  std::string text;
+  int64_t sum = 0;
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
+    const int64_t bytes = program.tier_bytes[static_cast<size_t>(tier)];
+    if (bytes == 0) continue;
+    sum += bytes;
+    text += fmt::format("memory:    {:<24}{:>9}{}\n", name_of(tier), format_bytes(bytes),
+                        against(limits[static_cast<size_t>(tier)]));
+    for (const MemoryRow& row : memory_table(program)) {
+      if (row.tier == tier)
+        text += fmt::format("             {:<22}{:>9}\n", name_of(row.purpose), format_bytes(row.bytes));
+    }
+  }
+  if (budgets.besides > 0) {
+    text += fmt::format("           {:<24}{:>9}\n", "evaluation", format_bytes(budgets.besides));
+  }
+  return text +
+         fmt::format("           {:<24}{:>9}{}\n", "all (one memory)", format_bytes(sum + budgets.besides),
+                     budgets.available > 0 ? fmt::format(" of {} available", format_bytes(budgets.available)) : "");
+}
+
+std::string figure_lines(const Figures& f, const hw::Profile& machine) {
+  std::string text;
+  for (size_t lane = 0; lane < f.busy_s.size(); ++lane) {
+    if (f.busy_s[lane] <= 0) continue;
+    text += fmt::format("{}{:<24}{:>9} busy, {:.0f}% of the step\n", text.empty() ? "lanes:     " : "           ",
+                        kLaneNames[lane], format_seconds(f.busy_s[lane]), 100 * f.busy_s[lane] / f.step_s);
+  }
+  text += fmt::format("           {:<24}{:>9}, {:.1f}% of the step\n", "exposed", format_seconds(f.exposed_s),
+                      100 * f.exposed_s / f.step_s);
+  return text +
+         fmt::format("predicted: {} a step, {:.0f} tokens/s, {:.3g} TFLOPS (6 N tokens/s, {:.0f}% of {:.3g}) on {}\n",
+                     format_seconds(f.step_s), f.tok_per_s, f.tflops, 1e14 * f.tflops / machine.gemm_flops,
+                     machine.gemm_flops / 1e12, machine.name);
+}
+
+}  // namespace
+
+Figures figures_of(const Program& program, const graph::Graph& graph, const Timeline& timeline) {
+  const LaneSummary lanes = summarize(program, timeline);
+  Figures f;
+  f.step_s = timeline.step_s;
+  f.exposed_s = lanes.exposed_s;
+  f.busy_s = lanes.busy_s;
+  f.peak_bytes = timeline.peak_bytes;
+  f.tok_per_s = static_cast<double>(program.policy.batch * program.policy.seq) / timeline.step_s;
+  f.tflops = 6e-12 * static_cast<double>(graph.matmul_parameters()) * f.tok_per_s;
+  return f;
+}
+
+Json to_json(const Figures& f) {
+  Json lanes = Json::object();
+  for (size_t lane = 0; lane < f.busy_s.size(); ++lane) {
+    if (f.busy_s[lane] > 0) lanes[std::string(kLaneNames[lane])] = {{"busy_s", f.busy_s[lane]}};
+  }
+  Json peak = Json::object();
+  for (size_t tier = 0; tier < f.peak_bytes.size(); ++tier) peak[std::string(kTierNames[tier])] = f.peak_bytes[tier];
+  return {{"step_s", f.step_s}, {"exposed_s", f.exposed_s}, {"lanes", lanes},
+          {"peak_bytes", peak}, {"tok_per_s", f.tok_per_s}, {"tflops", f.tflops}};
+}
+
+Kept kept_of(const Program& program, const graph::Graph& graph, int unit) {
+  const auto u = static_cast<size_t>(unit);
+  if (graph.units[u].kind == graph::UnitKind::kEmbedding) return Kept::kRows;
+  if (graph.units[u].kind == graph::UnitKind::kHead) return Kept::kLoss;
+  if (program.retained[u].bytes > 0) return Kept::kRetained;
+  return program.policy.boundaries[u - 1].checkpoint ? Kept::kCheckpoint : Kept::kNothing;
+}
+
+std::string describe(const Program& program, const graph::Graph& graph, const Timeline& predicted,
+                     const hw::Profile& machine, const Budgets& budgets) {
+  return policy_line(program, graph) + placement_map(program, graph) + memory_lines(program, budgets) +
+         figure_lines(figures_of(program, graph, predicted), machine);
+}
+
+}  // namespace lazytrain::plan

@@ -27,9 +27,9 @@ void require_inside(const text::TokenSet& samples, int64_t vocabulary) {
 
 ops::LossSum loss_of(const InferenceModel& model, ThreadPool& pool, const text::TokenSet& samples) {
   require_inside(samples, model.graph().vocabulary);
-  const std::vector<text::Row> rows = text::make_rows(samples, 0, false);
   int64_t longest = 1;
   for (int64_t i = 0; i < samples.count(); ++i) longest = std::max(longest, samples.length(i));
+  const std::vector<text::Row> rows = text::make_rows(samples, longest, false);
   const int64_t tokens = std::max(longest, std::min(samples.offsets.back(), kBatchTokens));
   const graph::Dims dims{.tokens = tokens, .context = longest, .activation_bytes = size_of(model.compute())};
   require_memory(runtime::ForwardLoss::bytes_needed(model.graph(), dims, model.compute(), pool.threads()),

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# `lazytrain train`: what it writes, in which order it takes samples, what it refuses, and that a dry run touches nothing.
+source "$(dirname "$0")/lib.sh"
+cd "$work"
+
+new_model model
+"$root/demo/make_problems.sh" 1 40 train >train.jsonl
+"$root/demo/make_problems.sh" 2 8 test >eval.jsonl
+write_config run.yaml
+
+expect "train ends with exit code 0" 0 "" "$LAZYTRAIN" train run.yaml data.eval=eval.jsonl eval.every=2 save.every=2
+check "train leaves standard output to results" test ! -s "$work/out"
+
+every_step_has_its_fields() {
+  local number='-?[0-9][0-9.e+-]*' step=0 line
+  while read -r line; do
+    step=$((step + 1))
+    for field in "\"step\":$step," "\"loss\":$number," "\"grad_norm\":$number," "\"lr\":$number," '"tokens":[1-9][0-9]*,' \
+      "\"tok_per_s\":$number," "\"step_s\":$number," "\"exposed_s\":$number," \
+      '"peak_bytes":\{"device":[1-9][0-9]*,"host":[1-9][0-9]*,"disk":0\}'; do
+      [[ $line =~ $field ]] || { echo "step $step has no field $field: $line"; return 1; }
+    done
+  done <run/metrics.jsonl
+  [[ $step -eq 6 ]] || { echo "$step lines, expected 6"; return 1; }
+}
+check "metrics.jsonl has a line a step with every field" every_step_has_its_fields
+check "eval_loss stands at steps 2, 4, 6" bash -c \
+  "[[ \$(grep eval_loss run/metrics.jsonl | grep -oE '\"step\":[0-9]+' | tr '\n' ' ') == '\"step\":2 \"step\":4 \"step\":6 ' ]]"
+check "the first rate under warm-up is 0" grep -qE '^\{"step":1,.*"lr":0\.0,' run/metrics.jsonl
+
+layout() {
+  local path
+  for path in config.yaml plan.json metrics.jsonl trace.json checkpoints/step-6/COMPLETE checkpoints/step-4/COMPLETE \
+    model/config.json model/model.safetensors model/tokenizer.json model/tokenizer_config.json; do
+    [[ -s run/$path ]] || { echo "run/$path is missing"; return 1; }
+  done
+  [[ ! -e run/checkpoints/step-2 ]] || { echo "save.keep 2 kept step-2"; return 1; }
+}
+check "the run folder has its layout, and the newest two checkpoints" layout
+check "the written configuration is a configuration" "$LAZYTRAIN" train run/config.yaml --dry-run
+check "the trained model is evaluated" "$LAZYTRAIN" eval --model run/model --data eval.jsonl --limit 2 --max-new-tokens 4 --json
+check "the trained model generates" "$LAZYTRAIN" generate --model run/model --prompt "Anna has 3" --max-new-tokens 4
+expect "a second run does not overwrite the first" 2 "run.*--resume" "$LAZYTRAIN" train run.yaml
+check "the same run again gives the same bits" bash -c "'$LAZYTRAIN' train run.yaml output=again data.eval=eval.jsonl 2>/dev/null &&
+  cmp run/model/model.safetensors again/model/model.safetensors"
+
+# Without shuffling and packing, step k takes samples (k - 1) * batch ... in file order, wrapping round: 7 samples of
+# 3, 4, ... 9 tokens, told apart by how many tokens a step has.
+for length in 1 2 3 4 5 6 7; do
+  printf '{"prompt": "1", "completion": "%s"}\n' "$(printf '%*s' "$length" '' | tr ' ' 2)"
+done >lengths.jsonl
+file_order() {
+  local samples=() step expected actual i ids
+  for length in 1 2 3 4 5 6 7; do
+    ids=$("$LAZYTRAIN" tokenize --model model --text "$(printf '%*s' "$length" '' | tr ' ' 2)" | tr ',' '\n' | wc -l)
+    samples+=($((1 + ids + 1)))  # prompt, response, EOS
+  done
+  "$LAZYTRAIN" train run.yaml output=order data.train=lengths.jsonl data.template=none data.pack=false data.shuffle=false \
+    batch=3 micro_batch=2 steps=6 || return 1
+  for step in 1 2 3 4 5 6; do
+    expected=0
+    for i in 0 1 2; do expected=$((expected + samples[((step - 1) * 3 + i) % 7])); done
+    actual=$(sed -n "${step}p" order/metrics.jsonl | grep -oE '"tokens":[0-9]+')
+    [[ $actual == "\"tokens\":$expected" ]] || { echo "step $step has $actual, expected $expected"; return 1; }
+  done
+}
+check "data.shuffle false, data.pack false: file order, wrapping round" file_order
+
+printf 'model: model\nmicro_bach: 2\n' >bad.yaml
+expect "an unknown key in the file names file, line and the nearest key" 2 "bad.yaml: line 2: .*micro_bach.*micro_batch" \
+  "$LAZYTRAIN" train bad.yaml
+expect "an unknown override names the nearest key" 2 "optimizer.lrr.*optimizer.lr" "$LAZYTRAIN" train run.yaml optimizer.lrr=1
+expect "a value out of range names the key" 2 "batch.*0" "$LAZYTRAIN" train run.yaml batch=0
+expect "a key of a later version is refused, not ignored" 2 "disk.path" "$LAZYTRAIN" train run.yaml disk.path=/tmp
+expect "a row longer than the model's positions is refused" 2 "seq.*max_position_embeddings" "$LAZYTRAIN" train run.yaml seq=100000
+expect "too little memory is exit code 3 and says how much" 3 "[0-9] [kMG]B" "$LAZYTRAIN" train run.yaml output=small host.memory=1MB
+
+touches_nothing() {
+  local before after
+  before=$(find . -type f -not -name check.log -exec cksum {} + | sort -k 3)
+  "$LAZYTRAIN" train run.yaml output=dry --dry-run >dry.log 2>&1 || return 1
+  grep -qi predicted dry.log || { echo "no prediction"; return 1; }
+  grep -qi weights dry.log || { echo "no memory table"; return 1; }
+  rm dry.log
+  after=$(find . -type f -not -name check.log -exec cksum {} + | sort -k 3)
+  [[ $before == "$after" ]] || { diff <(echo "$before") <(echo "$after"); return 1; }
+}
+check "--dry-run prints plan and memory, and touches nothing" touches_nothing
+
+finish

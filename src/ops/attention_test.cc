@@ -77,6 +77,25 @@ TEST_P(AttentionTest, MatchesTheDefinition) {
   }
 }
 
+TEST_P(AttentionTest, EveryInstructionSetMatchesTheDefinition) {
+  for (const AttentionCase& c : {AttentionCase{3, 1, 20, {66, 1, 9}}, AttentionCase{2, 2, 80, {65}}}) {
+    const Attention op = op_of(c);
+    const Inputs x(c, GetParam());
+    const AttentionReference expected(c, x.q, x.k, x.v);
+    const AttentionReference::Grads grads = expected.backward(x.dout);
+    for_each_target([&] {
+      OpRunner runner(op, GetParam(), documents(c.documents));
+      const auto out = runner.forward(x.in(), {});
+      EXPECT_THAT(out[0].v, Rho(expected.out.v, bounds(GetParam()).out));
+      EXPECT_THAT(out[1].v, Rho(expected.lse.v, bounds(GetParam()).lse));
+      const Gradients actual = runner.backward(x.in(), {}, out, x.out_grad());
+      EXPECT_THAT(actual.in[0].v, Rho(grads.q.v, bounds(GetParam()).grad));
+      EXPECT_THAT(actual.in[1].v, Rho(grads.k.v, bounds(GetParam()).grad));
+      EXPECT_THAT(actual.in[2].v, Rho(grads.v.v, bounds(GetParam()).grad));
+    });
+  }
+}
+
 TEST(AttentionReference, GradientsAreTheDifferences) {
   const AttentionCase c{6, 2, 4, {3, 1, 4}};
   const Inputs x(c, DType::kF32);

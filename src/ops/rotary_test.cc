@@ -72,6 +72,17 @@ TEST_P(RotaryTest, MatchesTheFormula) {
   }
 }
 
+TEST_P(RotaryTest, EveryInstructionSetMatchesTheFormula) {
+  Batch batch = documents({3, 40});
+  batch.positions.back() = 131071;
+  const Matrix x = random_matrix(batch.count(), 3 * 28, 1, GetParam());
+  const auto inv_freq = frequencies(22, 1e6);  // 11 pairs and 6 dimensions that pass
+  const Rotary op(3, 28, inv_freq, 1);
+  const Matrix expected = reference(x, 3, inv_freq, 1, batch.positions);
+  for_each_target(
+      [&] { EXPECT_THAT(OpRunner(op, GetParam(), batch).forward({x}, {})[0].v, Rho(expected.v, bound(GetParam()))); });
+}
+
 // The map is linear and its gradient the transpose: the inverse rotation, scaled alike.
 TEST_P(RotaryTest, BackwardIsTheTranspose) {
   for (const Case& c : kCases) {

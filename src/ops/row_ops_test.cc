@@ -58,6 +58,19 @@ struct NormReference {
   }
 };
 
+struct GluReference {
+  Matrix out, dgate, dup;
+
+  GluReference(const Matrix& gate, const Matrix& up, const Matrix& dy) : out(gate), dgate(gate), dup(gate) {
+    for (size_t i = 0; i < gate.v.size(); ++i) {
+      const double g = gate.v[i], s = 1 / (1 + std::exp(-g));
+      out.v[i] = g * s * up.v[i];
+      dgate.v[i] = dy.v[i] * up.v[i] * s * (1 + g * (1 - s));
+      dup.v[i] = dy.v[i] * g * s;
+    }
+  }
+};
+
 TEST_P(RowOpTest, RmsNormMatchesTheFormula) {
   for (const Size& size : kSizes) {
     SCOPED_TRACE(size.tokens * 10000 + size.width);
@@ -75,6 +88,31 @@ TEST_P(RowOpTest, RmsNormMatchesTheFormula) {
     if (size.width == 1) continue;  // dx of one element is 0 but for eps
     EXPECT_THAT(grads.in[0].v, Rho(expected.dx.v, bound(GetParam())));
   }
+}
+
+TEST_P(RowOpTest, EveryInstructionSetMatchesTheFormulas) {
+  const Matrix a = random_matrix(9, 37, 1, GetParam()), b = random_matrix(9, 37, 2, GetParam());
+  const Matrix dy = random_matrix(9, 37, 3, GetParam()), w = random_matrix(1, 37, 4, GetParam(), 0.5, 1);
+  const NormReference norm(a, w, dy, 1e-6);
+  const GluReference glu(a, b, dy);
+  Matrix added = sum(a, b);
+  for (double& v : added.v) v = stored(v, GetParam());
+  const RmsNorm norm_op(37, 1e-6f);
+  const SwiGlu glu_op(37);
+  const Add add_op(37);
+  for_each_target([&] {
+    OpRunner norm_runner(norm_op, GetParam(), one_document(9)), glu_runner(glu_op, GetParam(), one_document(9));
+    const auto out = norm_runner.forward({a}, {w});
+    EXPECT_THAT(out[0].v, Rho(norm.out.v, bound(GetParam())));
+    const Gradients norm_grads = norm_runner.backward({a}, {w}, out, {dy, Matrix(9, 1)});
+    EXPECT_THAT(norm_grads.in[0].v, Rho(norm.dx.v, bound(GetParam())));
+    EXPECT_THAT(norm_grads.param[0].v, Rho(norm.dw.v, kFp32Op));
+    EXPECT_THAT(glu_runner.forward({a, b}, {})[0].v, Rho(glu.out.v, bound(GetParam())));
+    const Gradients glu_grads = glu_runner.backward({a, b}, {}, {glu.out}, {dy});
+    EXPECT_THAT(glu_grads.in[0].v, Rho(glu.dgate.v, bound(GetParam())));
+    EXPECT_THAT(glu_grads.in[1].v, Rho(glu.dup.v, bound(GetParam())));
+    EXPECT_EQ(OpRunner(add_op, GetParam(), one_document(9)).forward({a, b}, {})[0].v, added.v);
+  });
 }
 
 TEST(RmsNormReference, GradientsAreTheDifferences) {
@@ -144,19 +182,6 @@ TEST_P(RowOpTest, RmsNormAddsWhereAskedAndDoesNotDependOnThreads) {
 
 // ---- SwiGLU
 // -----------------------------------------------------------------------------------------------------------
-
-struct GluReference {
-  Matrix out, dgate, dup;
-
-  GluReference(const Matrix& gate, const Matrix& up, const Matrix& dy) : out(gate), dgate(gate), dup(gate) {
-    for (size_t i = 0; i < gate.v.size(); ++i) {
-      const double g = gate.v[i], s = 1 / (1 + std::exp(-g));
-      out.v[i] = g * s * up.v[i];
-      dgate.v[i] = dy.v[i] * up.v[i] * s * (1 + g * (1 - s));
-      dup.v[i] = dy.v[i] * g * s;
-    }
-  }
-};
 
 TEST_P(RowOpTest, SwiGluMatchesTheFormula) {
   for (const Size& size : kSizes) {

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <hwy/highway.h>
+#include <hwy/targets.h>
 
 #include <algorithm>
 #include <cmath>
@@ -195,6 +197,24 @@ inline Batch documents(std::span<const int64_t> lengths) {
 }
 inline Batch documents(std::initializer_list<int64_t> lengths) {
   return documents(std::span<const int64_t>(lengths.begin(), lengths.size()));
+}
+
+// ---- instruction sets ---------------------------------------------------------------------------------------------
+
+// Runs body() once for every instruction set that is compiled in and that this machine has, then sets the best again.
+inline void for_each_target(const std::function<void()>& body) {
+  const auto choose = [](int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  };
+  int64_t rest = hwy::SupportedTargets() & HWY_TARGETS;
+  EXPECT_NE(rest, 0);
+  for (; rest != 0; rest &= rest - 1) {
+    SCOPED_TRACE(hwy::TargetName(rest & -rest));
+    choose(rest & -rest);
+    body();
+  }
+  choose(0);
 }
 
 // ---- running an op ------------------------------------------------------------------------------------------------

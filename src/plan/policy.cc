@@ -2,10 +2,14 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace lazytrain::plan {
 namespace {
+
+constexpr int64_t kMaxTokens = (int64_t{1} << 31) - 1;  // of a micro-batch: positions are 32-bit
 
 Tier tier_from(const JsonObject& object, std::string_view key) {
   const std::string name = object.string(key);
@@ -19,6 +23,16 @@ const Json& array_of(const JsonObject& object, std::string_view key) {
   const auto it = object.json().find(key);
   if (it == object.json().end() || !it->is_array()) throw InputError("{}: \"{}\" must be a list", object.where(), key);
   return *it;
+}
+
+// A key that is read by nobody is a mistake: it would change nothing and say nothing.
+void refuse_others(const JsonObject& object, const std::vector<std::string>& known) {
+  for (const auto& [key, value] : object.json().items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string near = nearest(key, known);
+    throw InputError("{}: unknown key \"{}\"{}", object.where(), shown(key),
+                     near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near));
+  }
 }
 
 }  // namespace
@@ -56,12 +70,15 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   if (object.integer("format", 0, 1000) != 1) {
     throw InputError("{}: plan format {} is not known here (1 is)", where, object.integer("format", 0, 1000));
   }
+  refuse_others(object, {"format", "name", "model", "batch", "micro_batch", "seq", "recompute_whole_unit",
+                         "recompute_whole_block", "weight_slots", "gradient_buffers", "solver", "predicted_step_s",
+                         "bound_s", "gap", "boundaries", "units"});
   Policy policy;
   policy.name = object.string("name");
   policy.model = object.string("model");
   policy.batch = object.integer("batch", 1, 1 << 24);
   policy.micro_batch = object.integer("micro_batch", 1, policy.batch);
-  policy.seq = object.integer("seq", 1, 1 << 24);
+  policy.seq = object.integer("seq", 1, kMaxTokens / policy.micro_batch);
   policy.recompute_whole_unit = object.boolean_or("recompute_whole_unit", false);
   policy.recompute_whole_block = object.boolean_or("recompute_whole_block", false);
   policy.weight_slots = static_cast<int>(object.integer_or("weight_slots", 2, 1, 64));
@@ -72,10 +89,12 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   policy.gap = object.number_or("gap", 0);
   for (const Json& item : array_of(object, "boundaries")) {
     const JsonObject b(item, fmt::format("{}: boundaries[{}]", where, policy.boundaries.size()));
+    refuse_others(b, {"checkpoint", "home"});
     policy.boundaries.push_back({b.boolean_or("checkpoint", true), tier_from(b, "home")});
   }
   for (const Json& item : array_of(object, "units")) {
     const JsonObject u(item, fmt::format("{}: units[{}]", where, policy.units.size()));
+    refuse_others(u, {"retained", "retained_home", "weight_home", "optimizer_home"});
     UnitPolicy unit;
     for (const Json& name : array_of(u, "retained")) {
       if (!name.is_string()) throw InputError("{}: \"retained\" must list names of values", u.where());

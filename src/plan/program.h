@@ -102,8 +102,9 @@ struct CompileOptions {
 // does not belong to the graph, UsageError when it puts something on disk.
 Program compile(const graph::Graph& graph, const Policy& policy, const CompileOptions& options);
 
-// Proves that every value is produced before it is read, no two live buffers overlap, nothing lies outside its tier,
-// every use is ordered, every lane can proceed. Returns the faults, none for a sound program.
+// Proves that every value is produced before it is read and is the one that is meant, no two live buffers overlap,
+// nothing lies outside its tier, every use is ordered, every lane can proceed. Returns the faults, none for a sound
+// program.
 std::vector<std::string> validate(const Program& program);
 
 struct MemoryRow {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "plan/contents.h"
 #include "plan/program.h"
 
 namespace lazytrain::plan {
@@ -58,6 +59,7 @@ class Validator {
     check_uses();
     check_overlaps();
     check_work();
+    if (faults_.empty()) faults_ = check_contents(program_);
     return faults_;
   }
 
@@ -74,6 +76,11 @@ class Validator {
 
   // Dependencies point back (so no cycle, no deadlock) and everything named exists.
   void check_references() {
+    const size_t units = program_.policy.units.size();
+    if (units < 2 || program_.retained.size() != units || program_.micro_batches < 1) {
+      fault("the program has {} units, {} retained sets and {} micro-batches", units, program_.retained.size(),
+            program_.micro_batches);
+    }
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
       for (const int earlier : instruction.after) {
@@ -84,6 +91,9 @@ class Validator {
         if (use.buffer < 0 || use.buffer >= static_cast<int>(program_.buffers.size())) {
           fault("instruction {} uses buffer {}, which does not exist", i, use.buffer);
         }
+      }
+      if (instruction.unit < 0 || instruction.unit >= static_cast<int>(units)) {
+        fault("instruction {} is of unit {} of {}", i, instruction.unit, units);
       }
       if (instruction.action != Action::kCompute) continue;
       if (instruction.layout < 0 || instruction.layout >= static_cast<int>(program_.layouts.size())) {
@@ -162,8 +172,8 @@ class Validator {
     });
   }
 
-  // Each unit is updated once, forwarded once a micro-batch, and its backward runs once, after its forward; its
-  // gradients are handed to the host once.
+  // Each unit is updated once, forwarded once a micro-batch, and its backward runs once; its gradients are handed to
+  // the host once.
   void check_work() {
     std::map<std::array<int, 3>, int> count;  // {what, unit, micro-batch}
     constexpr int kUpdated = 100, kAccumulated = 101;

@@ -1,0 +1,258 @@
+#include "plan/contents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace lazytrain::plan {
+namespace {
+
+enum class What : uint8_t {
+  kNothing,
+  kOldWeights,    // of `unit`, before the update of this step
+  kWeights,       // of `unit`
+  kOldGradient,   // of `unit`, as the step before stored it
+  kStored,        // gradient of `unit`, of this step
+  kBoundary,      // behind `unit`, of micro-batch `count`
+  kBoundaryGrad,  // of the boundary behind `unit`, of micro-batch `count`
+  kRetained,      // of `unit`, of micro-batch `count`
+  kRegenerated,   // a workspace that holds what backward of `unit` reads, of micro-batch `count`
+  kGradientSum    // of `unit`'s parameters, over `count` contributions
+};
+constexpr std::array<std::string_view, 10> kWhatNames = {"nothing",
+                                                         "weights before their update",
+                                                         "weights",
+                                                         "the gradient of the step before",
+                                                         "the stored gradient",
+                                                         "boundary",
+                                                         "boundary gradient",
+                                                         "retained set",
+                                                         "regenerated values",
+                                                         "gradient sum"};
+
+struct Content {
+  What what = What::kNothing;
+  int unit = 0;
+  int count = 0;
+  friend bool operator==(const Content&, const Content&) = default;
+};
+
+std::string text(const Content& c) {
+  if (c.what == What::kNothing) return "nothing";
+  return fmt::format("{} of unit {} ({})", name_in(kWhatNames, c.what), c.unit, c.count);
+}
+
+class Follower {
+ public:
+  explicit Follower(const Program& program)
+      : program_(program), contents_(program.buffers.size()), head_(static_cast<int>(program.policy.units.size()) - 1) {
+    for (size_t b = 0; b < program.buffers.size(); ++b) {
+      const Buffer& buffer = program.buffers[b];
+      if (buffer.purpose == Purpose::kWeights) {
+        contents_[b] = {What::kOldWeights, buffer.unit, 0};
+        weight_bytes_[buffer.unit] = buffer.bytes;
+      }
+      if (buffer.purpose == Purpose::kGradients) contents_[b] = {What::kOldGradient, buffer.unit, 0};
+    }
+    for (const Instruction& i : program.instructions) {
+      for (const Use& use : i.uses) tied_ = tied_ || use.role == Role::kTiedWeights;
+    }
+  }
+
+  std::vector<std::string> run() {
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      at_ = static_cast<int>(i);
+      instruction_ = &program_.instructions[i];
+      switch (instruction_->action) {
+        case Action::kUpdate:
+          update();
+          break;
+        case Action::kCopyIn:
+          copy_in();
+          break;
+        case Action::kAccumulate:
+          accumulate();
+          break;
+        case Action::kCompute:
+          compute();
+          break;
+      }
+    }
+    return std::move(faults_);
+  }
+
+ private:
+  template <typename... Args>
+  void fault(fmt::format_string<Args...> format, Args&&... args) {
+    faults_.push_back(
+        fmt::format("instruction {} ({} of unit {}): ", at_, name_of(instruction_->action), instruction_->unit) +
+        fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  const Buffer& buffer(const Use& use) const { return program_.buffers[static_cast<size_t>(use.buffer)]; }
+
+  // The one use of a role, null (and a fault) when there is none or it does not write where it has to.
+  const Use* use_of(Role role, bool write, std::string_view name) {
+    const Use* found = nullptr;
+    for (const Use& use : instruction_->uses) {
+      if (use.role != role) continue;
+      if (found != nullptr) fault("uses two buffers as {}", name);
+      found = &use;
+    }
+    if (found == nullptr) {
+      fault("has no {}", name);
+    } else if (write && !found->write) {
+      fault("only reads its {}", name);
+      return nullptr;
+    }
+    return found;
+  }
+
+  void expect(Role role, const Content& content, std::string_view name) {
+    const Use* use = use_of(role, false, name);
+    if (use == nullptr) return;
+    const Content& found = contents_[static_cast<size_t>(use->buffer)];
+    if (found != content) fault("its {} {} holds {}, not {}", name, buffer(*use).name, text(found), text(content));
+  }
+  void put(Role role, const Content& content, std::string_view name) {
+    if (const Use* use = use_of(role, true, name)) contents_[static_cast<size_t>(use->buffer)] = content;
+  }
+  void replace(Role role, const Content& before, const Content& after, std::string_view name) {
+    expect(role, before, name);
+    put(role, after, name);
+  }
+  void expect_bytes(Role role, int64_t bytes, std::string_view name) {
+    for (const Use& use : instruction_->uses) {
+      if (use.role == role && buffer(use).bytes < bytes) {
+        fault("its {} {} has {} bytes, {} are needed", name, buffer(use).name, buffer(use).bytes, bytes);
+      }
+    }
+  }
+
+  void update() {
+    const int u = instruction_->unit;
+    expect(Role::kGradientStore, {What::kOldGradient, u, 0}, "gradient");
+    replace(Role::kWeights, {What::kOldWeights, u, 0}, {What::kWeights, u, 0}, "weights");
+    if (const Use* use = use_of(Role::kOptimizer, true, "optimizer state")) {
+      if (buffer(*use).purpose != Purpose::kOptimizer || buffer(*use).unit != u)
+        fault("its optimizer state is another's");
+    }
+  }
+
+  void copy_in() {
+    const int u = instruction_->unit;
+    expect(Role::kWeights, {What::kWeights, u, 0}, "weights");
+    put(Role::kOutput, {What::kWeights, u, 0}, "copy");
+    expect_bytes(Role::kOutput, weight_bytes_[u], "copy");
+  }
+
+  void accumulate() {
+    const int u = instruction_->unit;
+    const int contributions = program_.micro_batches * (tied_ && u == 0 ? 2 : 1);
+    expect(Role::kWeightGradient, {What::kGradientSum, u, contributions}, "gradient sum");
+    replace(Role::kGradientStore, {What::kOldGradient, u, 0}, {What::kStored, u, 0}, "stored gradient");
+  }
+
+  void compute() {
+    const Instruction& i = *instruction_;
+    const int u = i.unit, m = i.micro;
+    check_steps();
+    expect(Role::kWeights, {What::kWeights, u, 0}, "weights");
+    if (u > 0) expect(Role::kInput, {What::kBoundary, u - 1, m}, "input");
+    check_workspace();
+    const bool retains = program_.retained[static_cast<size_t>(u)].bytes > 0 && u < head_;
+    if (retains) expect_bytes(Role::kRetained, program_.retained[static_cast<size_t>(u)].bytes, "retained set");
+    switch (i.pass) {
+      case Pass::kForward:
+        if (retains) put(Role::kRetained, {What::kRetained, u, m}, "retained set");
+        [[fallthrough]];
+      case Pass::kBlockRecompute:
+        put(Role::kOutput, {What::kBoundary, u, m}, "output");
+        check_boundary(Role::kOutput);
+        break;
+      case Pass::kRecompute:
+        if (retains) expect(Role::kRetained, {What::kRetained, u, m}, "retained set");
+        break;
+      case Pass::kBackward:
+        if (retains) expect(Role::kRetained, {What::kRetained, u, m}, "retained set");
+        replace(Role::kGradient, {What::kBoundaryGrad, u, m}, {What::kBoundaryGrad, u - 1, m}, "boundary gradient");
+        add_gradient(Role::kWeightGradient, u, m, u == 0 && tied_ ? program_.micro_batches + m : m);
+        break;
+      case Pass::kLoss:
+        put(Role::kGradient, {What::kBoundaryGrad, u - 1, m}, "boundary gradient");
+        check_boundary(Role::kGradient);
+        add_gradient(Role::kWeightGradient, u, m, m);
+        if (!tied_) break;
+        expect(Role::kTiedWeights, {What::kWeights, 0, 0}, "tied weights");
+        add_gradient(Role::kTiedGradient, 0, m, m);
+        break;
+    }
+  }
+
+  // `before` contributions are in the sum; the first overwrites whatever is there.
+  void add_gradient(Role role, int unit, int micro, int before) {
+    const Content after{What::kGradientSum, unit, before + 1};
+    if (before == 0 && micro == 0) {
+      put(role, after, "gradient sum");
+    } else {
+      replace(role, {What::kGradientSum, unit, before}, after, "gradient sum");
+    }
+    expect_bytes(role, weight_bytes_[unit], "gradient sum");
+  }
+
+  // Passes of one kind and unit share a layout, which no others use, and run the steps that are theirs.
+  void check_steps() {
+    const Instruction& i = *instruction_;
+    const bool backward = i.pass == Pass::kRecompute || i.pass == Pass::kBackward;
+    const std::pair<int, Pass> owner{i.unit, backward ? Pass::kBackward : i.pass};
+    const auto [it, added] = layout_owner_.try_emplace(i.layout, owner);
+    if (!added && it->second != owner) fault("its layout {} is that of unit {}", i.layout, it->second.first);
+    const graph::Pass& layout = program_.layouts[static_cast<size_t>(i.layout)];
+    const auto steps = static_cast<int>(layout.steps.size());
+    const int first = i.pass == Pass::kBackward ? layout.recompute_steps : 0;
+    const int last = i.pass == Pass::kRecompute ? layout.recompute_steps : steps;
+    if (i.first_step != first || i.last_step != last) {
+      fault("runs steps {} to {}, not {} to {}", i.first_step, i.last_step, first, last);
+    }
+  }
+
+  void check_workspace() {
+    const Instruction& i = *instruction_;
+    const graph::Pass& layout = program_.layouts[static_cast<size_t>(i.layout)];
+    expect_bytes(Role::kWorkspace, layout.workspace_bytes, "workspace");
+    const Content regenerated{What::kRegenerated, i.unit, i.micro};
+    if (i.pass == Pass::kBackward && layout.recompute_steps > 0) expect(Role::kWorkspace, regenerated, "workspace");
+    put(Role::kWorkspace, i.pass == Pass::kRecompute ? regenerated : Content{}, "workspace");
+  }
+
+  // All boundaries and their gradients have one size: the gradient turns into the next one in place.
+  void check_boundary(Role role) {
+    for (const Use& use : instruction_->uses) {
+      if (use.role != role) continue;
+      if (boundary_bytes_ < 0) boundary_bytes_ = buffer(use).bytes;
+      if (buffer(use).bytes != boundary_bytes_) {
+        fault("{} has {} bytes, other boundaries {}", buffer(use).name, buffer(use).bytes, boundary_bytes_);
+      }
+    }
+  }
+
+  const Program& program_;
+  std::vector<Content> contents_;  // by buffer
+  int head_;
+  bool tied_ = false;
+  std::map<int, int64_t> weight_bytes_;  // by unit, of both halves: as many as of fp32 copies and sums
+  std::map<int, std::pair<int, Pass>> layout_owner_;
+  int64_t boundary_bytes_ = -1;
+  int at_ = 0;
+  const Instruction* instruction_ = nullptr;
+  std::vector<std::string> faults_;
+};
+
+}  // namespace
+
+std::vector<std::string> check_contents(const Program& program) { return Follower(program).run(); }
+
+}  // namespace lazytrain::plan

@@ -22,6 +22,7 @@ Json read_json(const std::filesystem::path& path, int64_t limit = int64_t{1} << 
 class JsonObject {
  public:
   JsonObject(const Json& object, std::string where);
+  JsonObject(Json&&, std::string) = delete;  // it keeps a reference: the document must outlive it
 
   const Json& json() const { return *object_; }
   const std::string& where() const { return where_; }

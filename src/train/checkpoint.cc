@@ -64,7 +64,8 @@ bool complete(const fs::path& checkpoint) {
   std::error_code ignored;
   if (!fs::exists(checkpoint / kMarker, ignored)) return false;
   try {
-    const JsonObject sizes(read_json(checkpoint / kMarker, 1 << 16), (checkpoint / kMarker).string());
+    const Json json = read_json(checkpoint / kMarker, 1 << 16);
+    const JsonObject sizes(json, (checkpoint / kMarker).string());
     for (const std::string_view file : {kState, kTrainer}) {
       const auto size = fs::file_size(checkpoint / file, ignored);
       if (ignored || static_cast<int64_t>(size) != sizes.integer(file, 0, INT64_MAX)) return false;

@@ -1,0 +1,64 @@
+// lazytrain generate: the completion of one prompt.
+#include "base/error.h"
+#include "eval/generate.h"
+
+#include <spdlog/spdlog.h>
+
+#include "cli/command.h"
+#include "cli/compute.h"
+#include "cli/output.h"
+#include "eval/prompt_format.h"
+#include "train/planning.h"
+
+namespace lazytrain::cli {
+namespace {
+
+struct GenerateArgs {
+  std::string model;
+  std::string prompt;
+  std::string chat;
+  std::string compute = "bf16";
+  CLI::Option* prompt_option = nullptr;
+  CLI::Option* chat_option = nullptr;
+  eval::GenerateOptions options;
+};
+
+int generate_command(const GenerateArgs& args) {
+  if (args.prompt_option->count() + args.chat_option->count() != 1) {
+    throw UsageError("generate needs exactly one of --prompt and --chat");
+  }
+  const bool chat = args.chat_option->count() > 0;
+  const DType compute = parse_compute(args.compute);
+  const eval::PromptFormat format(args.model, chat);
+  const std::vector<int32_t> prompt =
+      chat ? format.conversation({{{"role", "user"}, {"content", args.chat}}}) : format.plain(args.prompt, true);
+  ThreadPool pool(train::threads_of({}));
+  const eval::InferenceModel model(args.model, compute, pool);
+  eval::GenerateOptions options = args.options;
+  options.batch = 1;
+  options.stop_ids = format.stop_ids();
+  const eval::Generation generation =
+      eval::stream(model, pool, format, prompt, options, [](std::string_view text) { write_stdout(text); });
+  write_stdout("\n");
+  if (generation.reason == eval::StopReason::kContext) {
+    spdlog::warn("stopped: the model's context of {} tokens is full", model.graph().max_positions);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Chosen& chosen) {
+  auto args = std::make_shared<GenerateArgs>();
+  CLI::App* command = add_command(app, chosen, "generate", "Print the completion of a prompt", args, generate_command);
+  command->add_option("--model", args->model, "Model folder")->required();
+  args->prompt_option = command->add_option("--prompt", args->prompt, "Text to continue");
+  args->chat_option = command->add_option("--chat", args->chat, "A user's message, put into the model's chat template");
+  command->add_option("--max-new-tokens", args->options.max_new_tokens, "Tokens at most")->capture_default_str();
+  command->add_option("--temperature", args->options.temperature, "0: greedy, the first of equal logits")
+      ->capture_default_str();
+  command->add_option("--seed", args->options.seed, "Of sampling, with a temperature")->capture_default_str();
+  command->add_option("--compute", args->compute, "bf16 or fp32")->capture_default_str();
+}
+
+}  // namespace lazytrain::cli

@@ -1,0 +1,20 @@
+// The machine that a plan is for.
+#pragma once
+
+#include <string>
+
+#include "base/dtype.h"
+#include "base/thread_pool.h"
+#include "hw/profile.h"
+#include "plan/program.h"
+
+namespace lazytrain::cli {
+
+// `this` is measured now; anything else is a profile's file, as `lazytrain profile` writes it. Throws UsageError when
+// it is neither, or a machine this version has no programs for.
+hw::Profile machine_of(const std::string& profile, DType compute);
+
+// How programs are compiled for the CPU device: with the scratch of its kernels on this many threads.
+plan::CompileOptions compile_options(DType compute, int threads);
+
+}  // namespace lazytrain::cli

@@ -1,0 +1,87 @@
+// The program: finds the subcommand, runs it, and maps what it throws to the exit code.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/output.h"
+
+namespace lazytrain::cli {
+namespace {
+
+enum ExitCode : int { kDone = 0, kFailed = 1, kWrongUsage = 2, kInfeasible = 3 };
+
+// A closed descriptor would be given to the next file that is opened, and results would be written into that.
+void open_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY));
+  }
+}
+
+int fail(ExitCode code, const char* message) {
+  std::fprintf(stderr, "error: %s\n", message);
+  return code;
+}
+
+void add_commands(CLI::App& app, Chosen& chosen) {
+  add_train(app, chosen);
+  add_plan(app, chosen);
+  add_simulate(app, chosen);
+  add_profile(app, chosen);
+  add_eval(app, chosen);
+  add_generate(app, chosen);
+  add_tokenize(app, chosen);
+  add_chat_template(app, chosen);
+  add_new_model(app, chosen);
+  add_export(app, chosen);
+  add_report(app, chosen);
+  add_doctor(app, chosen);
+  add_version(app, chosen);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("LazyTrain trains language models that are bigger than the device they train on.", "lazytrain");
+  Chosen chosen;
+  add_commands(app, chosen);
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration, 3 the plan does not fit,\n"
+      "130 interrupted after saving. `lazytrain COMMAND --help` explains a command.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error) == 0 ? kDone : kFailed;  // --help
+    const std::string command = app.get_subcommands().empty() ? "" : " " + app.get_subcommands().front()->get_name();
+    return fail(kWrongUsage, fmt::format("{}. See `lazytrain{} --help`.", error.what(), command).c_str());
+  }
+  return chosen();
+}
+
+}  // namespace
+}  // namespace lazytrain::cli
+
+int main(int argc, char** argv) {
+  using namespace lazytrain;
+  try {
+    cli::open_standard_streams();
+    std::signal(SIGPIPE, SIG_IGN);
+    init_logging(spdlog::level::info);
+    return cli::run(argc, argv);
+  } catch (const cli::ReaderGone&) {
+    return cli::kDone;
+  } catch (const UsageError& error) {
+    return cli::fail(cli::kWrongUsage, error.what());
+  } catch (const Infeasible& error) {
+    return cli::fail(cli::kInfeasible, error.what());
+  } catch (const std::bad_alloc&) {
+    return cli::fail(cli::kFailed, "out of memory");
+  } catch (const std::exception& error) {
+    return cli::fail(cli::kFailed, error.what());
+  }
+}

@@ -1,0 +1,41 @@
+// lazytrain simulate: the step that a plan predicts.
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/planned.h"
+#include "plan/describe.h"
+#include "plan/trace.h"
+
+namespace lazytrain::cli {
+namespace {
+
+struct SimulateArgs {
+  std::string plan;
+  std::string model;
+  std::string profile;
+  std::string trace;
+  bool json = false;
+};
+
+int simulate_command(const SimulateArgs& args) {
+  const LoadedPlan loaded = load_plan(args.plan, args.model, args.profile);
+  const Planned& planned = loaded.planned;
+  if (!args.trace.empty()) plan::write_trace(planned.program, loaded.graph, planned.timeline, args.trace);
+  print(args.json, plan::to_json(plan::figures_of(planned.program, loaded.graph, planned.timeline)),
+        plan::describe(planned.program, loaded.graph, planned.timeline, loaded.machine, {}));
+  return 0;
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, Chosen& chosen) {
+  auto args = std::make_shared<SimulateArgs>();
+  CLI::App* command = add_command(app, chosen, "simulate", "Simulate a plan's step", args, simulate_command);
+  command->add_option("--plan", args->plan, "plan.json of `lazytrain plan` or of a run")->required();
+  command->add_option("--model", args->model, "Model folder or config.json; the plan's own without it");
+  command->add_option("--profile", args->profile, "`this` or a file; the plan's own without it");
+  command->add_option("--trace", args->trace, "File for a trace that Perfetto shows");
+  command->add_flag("--json", args->json, "Print {step_s, exposed_s, lanes, peak_bytes, tok_per_s, tflops}");
+}
+
+}  // namespace lazytrain::cli

@@ -19,6 +19,9 @@ if [[ -n $available_kb ]]; then
   if [[ $fitting -lt $jobs ]]; then jobs=$((fitting > 0 ? fitting : 1)); fi
 fi
 
+# Paths relative to the project: another clone of it finds the same objects in ccache.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
 werror=OFF
 if [[ -n ${CI:-} ]]; then werror=ON; fi
 cmake --preset "$preset" -DLAZYTRAIN_WERROR="$werror"

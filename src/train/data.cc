@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "text/chat_template.h"
 #include "text/token_cache.h"
@@ -15,7 +16,21 @@
 namespace lazytrain::train {
 namespace {
 
+// The reader tells a list from lines by itself; a stated format must be what the file has.
+void check_format(const std::string& format, const std::filesystem::path& file) {
+  if (format == "auto") return;
+  const MappedFile map(file);
+  const std::string_view text(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
+  const auto first = text.find_first_of("[{");
+  const bool list = first != std::string_view::npos && text[first] == '[';
+  if (list != (format == "json")) {
+    throw UsageError("data.format: {} is asked for, {} holds {}: set data.format to {}, or leave it out", format,
+                     file.string(), list ? "one JSON list" : "a JSON object a line", list ? "json" : "jsonl");
+  }
+}
+
 text::PreparedData prepare(const RunConfig& config, const std::filesystem::path& file, ThreadPool& pool) {
+  check_format(config.data.format, file);
   const text::Tokenizer tokenizer = text::Tokenizer::load(config.model);
   std::optional<text::ChatTemplate> chat;
   if (config.data.chat_template == "chat") {

@@ -264,24 +264,27 @@ const std::map<std::string, std::string, std::less<>>& unavailable() {
   return table;
 }
 
-void set_key(RunConfig& config, const std::string& name, const std::string& text, const std::string& where) {
+const Key& find_key(const std::string& name, const std::string& where) {
+  std::vector<std::string> known;
   for (const Key& key : keys()) {
-    if (key.name != name) continue;
-    try {
-      key.set(config, text);
-    } catch (const UsageError& error) {
-      throw UsageError("{}: {}", where, error.what());
-    }
-    return;
+    if (key.name == name) return key;
+    known.emplace_back(key.name);
   }
   if (const auto it = unavailable().find(name); it != unavailable().end()) {
     throw UsageError("{}: {}: {}. Remove the key.", where, name, it->second);
   }
-  std::vector<std::string> known;
-  for (const Key& key : keys()) known.emplace_back(key.name);
   const std::string near = nearest(name, known);
   throw UsageError("{}: unknown key '{}'{}", where, name,
                    near.empty() ? "" : fmt::format(", did you mean '{}'?", near));
+}
+
+void set_key(RunConfig& config, const std::string& name, const std::string& text, const std::string& where) {
+  const Key& key = find_key(name, where);
+  try {
+    key.set(config, text);
+  } catch (const UsageError& error) {
+    throw UsageError("{}: {}", where, error.what());
+  }
 }
 
 std::string scalar_text(const YAML::Node& node) {
@@ -303,7 +306,9 @@ void read_node(RunConfig& config, const YAML::Node& node, const std::string& pre
       read_node(config, entry.second, name + ".", file, depth + 1);
     } else if (entry.second.IsScalar() || entry.second.IsSequence()) {
       set_key(config, name, scalar_text(entry.second), where);
-    } else if (!entry.second.IsNull()) {
+    } else if (entry.second.IsNull()) {
+      find_key(name, where);  // a key without a value keeps its default, but it must be one
+    } else {
       throw UsageError("{}: '{}' has no plain value", where, name);
     }
   }

@@ -1,0 +1,94 @@
+#include "train/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "base/error.h"
+#include "model/config.h"
+#include "model/family.h"
+
+namespace lazytrain::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+graph::Graph tiny_graph(int layers) {
+  const Json config = {{"model_type", "qwen2"},      {"hidden_size", 16},        {"num_hidden_layers", layers},
+                       {"num_attention_heads", 2},   {"num_key_value_heads", 1}, {"intermediate_size", 24},
+                       {"vocab_size", 31},           {"rms_norm_eps", 1e-6},     {"max_position_embeddings", 64},
+                       {"tie_word_embeddings", true}};
+  return model::build_graph(model::parse_config(config, "test"));
+}
+
+class CheckpointTest : public testing::Test {
+ protected:
+  CheckpointTest() : graph_(tiny_graph(1)), state_(graph_, DType::kBF16), checkpoints_(folder_) {
+    state_.initialize(5, nullptr);
+    auto* bytes = reinterpret_cast<uint8_t*>(state_.base());  // moments too, of every value
+    for (int64_t i = 0; i < state_.bytes(); ++i) bytes[i] ^= static_cast<uint8_t>(i * 31 % 127);
+  }
+  ~CheckpointTest() override { fs::remove_all(folder_); }
+
+  TrainerState at(int64_t step) const {
+    return {
+        .step = step, .updates = step, .tokens = 10 * step, .guard = {}, .model = graph_.fingerprint, .numbers = "n"};
+  }
+  fs::path step(int64_t n) const { return folder_ / ("step-" + std::to_string(n)); }
+
+  fs::path folder_ = fs::temp_directory_path() / ("checkpoint_test." + std::to_string(::getpid()));
+  graph::Graph graph_;
+  runtime::ModelState state_;
+  CheckpointFolder checkpoints_;
+};
+
+TEST_F(CheckpointTest, LoadGivesBackEveryBitOfEveryParameter) {
+  checkpoints_.save(at(3), state_, 2);
+  runtime::ModelState loaded(graph_, DType::kBF16);
+  const TrainerState trainer = CheckpointFolder::load(*checkpoints_.newest(), loaded);
+  EXPECT_EQ(trainer.step, 3);
+  EXPECT_EQ(trainer.tokens, 30);
+  for (int u = 0; u < 3; ++u) {
+    for (size_t p = 0; p < graph_.units[static_cast<size_t>(u)].params.size(); ++p) {
+      const auto n = static_cast<size_t>(graph_.units[static_cast<size_t>(u)].params[p].elements);
+      const auto a = state_.arrays(u, static_cast<int>(p)), b = loaded.arrays(u, static_cast<int>(p));
+      EXPECT_EQ(std::memcmp(a.hi, b.hi, 2 * n), 0);
+      EXPECT_EQ(std::memcmp(a.lo, b.lo, 2 * n), 0);
+      EXPECT_EQ(std::memcmp(a.m, b.m, 4 * n), 0);
+      EXPECT_EQ(std::memcmp(a.v, b.v, 4 * n), 0);
+    }
+  }
+}
+
+TEST_F(CheckpointTest, KeepsTheNewestByNumberNotByName) {
+  for (const int64_t n : {8, 9, 10, 11}) checkpoints_.save(at(n), state_, 2);
+  EXPECT_FALSE(fs::exists(step(9)));
+  EXPECT_TRUE(fs::exists(step(10)));
+  EXPECT_EQ(*checkpoints_.newest(), step(11));
+}
+
+TEST_F(CheckpointTest, AnIncompleteOneIsPassedOver) {
+  checkpoints_.save(at(1), state_, 5);
+  checkpoints_.save(at(2), state_, 5);
+  checkpoints_.save(at(3), state_, 5);
+  fs::remove(step(3) / "COMPLETE");
+  fs::resize_file(step(2) / "state.safetensors", 100);
+  fs::create_directories(folder_ / "step-9.tmp");
+  EXPECT_EQ(*checkpoints_.newest(), step(1));
+  checkpoints_.save(at(4), state_, 5);  // clears what a kill left behind
+  EXPECT_FALSE(fs::exists(folder_ / "step-9.tmp"));
+}
+
+TEST_F(CheckpointTest, AnotherModelsIsRefused) {
+  checkpoints_.save(at(1), state_, 1);
+  const graph::Graph other = tiny_graph(2);
+  runtime::ModelState state(other, DType::kBF16);
+  EXPECT_THROW(CheckpointFolder::load(step(1), state), InputError);
+}
+
+TEST_F(CheckpointTest, NoneIsNone) { EXPECT_FALSE(checkpoints_.newest().has_value()); }
+
+}  // namespace
+}  // namespace lazytrain::train

@@ -87,7 +87,8 @@ expect "an evaluation file that is not there" 2 "data.eval.*nowhere" train data.
 printf 'model: [unclosed\n' >bad.yaml
 expect "a configuration that is no YAML" 2 "bad.yaml: line" "$LAZYTRAIN" train bad.yaml
 expect "a configuration that is not there" 2 "nowhere.yaml" "$LAZYTRAIN" train nowhere.yaml
-expect "output is not set" 2 "output" "$LAZYTRAIN" train <(printf 'model: model\ndata: {train: train.jsonl}\n')
+printf 'model: model\ndata: {train: train.jsonl}\n' >bad.yaml
+expect "output is not set" 2 "output" "$LAZYTRAIN" train bad.yaml
 echo '{"name": "x"}' >bad.json
 expect "a plan that is none" 1 "bad.json" train plan.policy=bad.json
 expect "an unknown policy names those that exist" 2 "residnet.*resident" train plan.policy=residnet
@@ -112,10 +113,10 @@ elif ! mkdir -p full || ! mount -t tmpfs -o size=9m tmpfs full 2>/dev/null; then
 else
   # A checkpoint takes 4 MB: two fit, the third does not.
   run train output=full/run save.every=1 save.keep=5 steps=5
-  if [[ $status -eq 1 ]] && grep -qi 'no space' err && [[ $(newest_complete full/run) -ge 1 ]]; then
+  if [[ $status -eq 1 ]] && grep -qi 'no space' "$logs/err" && [[ $(newest_complete full/run) -ge 1 ]]; then
     ok "a full disk is exit code 1, says so, and leaves the checkpoints before"
   else
-    not_ok "a full disk" "exit code $status, newest complete checkpoint $(newest_complete full/run): $(tail -n 2 err | tr '\n' ' ')"
+    not_ok "a full disk" "exit code $status, newest complete checkpoint $(newest_complete full/run): $(tail -n 2 "$logs/err" | tr '\n' ' ')"
   fi
   check "the small file system is let go" umount full
 fi

@@ -13,7 +13,7 @@ rooms_hold() {
         sed -E 's@^src/([a-z]+)/([^:]*):([0-9]+):#include "([a-z]+)/@use \1 \4 src/\1/\2:\3@'
     } | awk '
       $1 == "room" { known[$2] = 1; for (i = 3; i <= NF; i++) allowed[$2, $i] = 1; rooms++ }
-      $1 == "use" && $2 != $3 && !(($2, $3) in allowed) { print $4 " includes " $3 }
+      $1 == "use" && $2 != $3 && $3 in known && !(($2, $3) in allowed) { print $4 " includes " $3 }
       $1 == "use" { uses++; if (!($2 in known)) print "room " $2 " is not in docs/architecture.md" }
       END { if (rooms < 10 || uses < 100) print "found " rooms " rooms and " uses " includes" }' | sort -u
   )

@@ -11,16 +11,16 @@ check "a model that learns 8 problems by heart" "$LAZYTRAIN" train run.yaml data
   steps=150 optimizer.lr=0.004
 
 evaluate() { "$LAZYTRAIN" eval --model "$1" --data "$2" --max-new-tokens 64 --json "${@:3}"; }
-value() { [[ $(json_number "$1" "$work/out") == "$2" ]]; }
+value() { [[ $(json_number "$1" "$logs/out") == "$2" ]]; }
 
 run evaluate model train.jsonl
-check "one JSON object on standard output, nothing else" bash -c "[[ \$(wc -l <out) -eq 1 ]] && grep -q '^{.*}\$' out"
+check "one JSON object on standard output, nothing else" bash -c "[[ \$(wc -l <.logs/out) -eq 1 ]] && grep -q '^{.*}\$' .logs/out"
 check "the untrained model answers nothing right" value correct 0
-check "and its loss is about that of guessing, ln 448 = 6.1" bash -c "awk -v l=\$(sed -E 's/.*\"loss\": ?([0-9.]+).*/\1/' out) 'BEGIN { exit !(l > 5 && l < 7.5) }'"
+check "and its loss is about that of guessing, ln 448 = 6.1" bash -c "awk -v l=\$(sed -E 's/.*\"loss\": ?([0-9.]+).*/\1/' .logs/out) 'BEGIN { exit !(l > 5 && l < 7.5) }'"
 run evaluate run/model train.jsonl --out answers.jsonl
 check "the trained one answers all 8 right" value correct 8
 check "of 8" value total 8
-check "exact_match is their ratio" bash -c "awk -v m=\$(sed -E 's/.*\"exact_match\": ?([0-9.]+).*/\1/' out) 'BEGIN { exit !(m == 1) }'"
+check "exact_match is their ratio" bash -c "awk -v m=\$(sed -E 's/.*\"exact_match\": ?([0-9.]+).*/\1/' .logs/out) 'BEGIN { exit !(m == 1) }'"
 check "--out has a line a question" bash -c "[[ \$(wc -l <answers.jsonl) -eq 8 ]]"
 check "with the answer in it" grep -q 'The answer is' answers.jsonl
 
@@ -39,7 +39,7 @@ check "--limit 3 takes 3 questions" value total 3
 run evaluate run/model train.jsonl --batch 3 --compute fp32
 check "another batch and fp32 change no answer" value correct 8
 run evaluate run/model train.jsonl --template none
-check "--template none asks in another way" bash -c "[[ \$(sed -E 's/.*\"total\": ?([0-9]+).*/\1/' out) == 8 ]]"
+check "--template none asks in another way" bash -c "[[ \$(sed -E 's/.*\"total\": ?([0-9]+).*/\1/' .logs/out) == 8 ]]"
 expect "without --json it prints for a person" 0 "8" "$LAZYTRAIN" eval --model run/model --data train.jsonl --max-new-tokens 64
 
 # Numbers are compared by value, behind a marker or as the last ones; what is no number is compared as text.

@@ -6,6 +6,8 @@ set -euo pipefail
 LAZYTRAIN=$(realpath "$LAZYTRAIN")
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/lazytrain-test.XXXXXX")
+logs=$work/.logs  # what commands print, apart from a test's own files
+mkdir "$logs"
 passed=0
 failed=0
 
@@ -37,17 +39,17 @@ finish() {
 check() {
   local name=$1
   shift
-  if "$@" >"$work/check.log" 2>&1; then
+  if "$@" >"$logs/check" 2>&1; then
     ok "$name"
   else
-    not_ok "$name" "$* failed: $(tail -n 3 "$work/check.log" | tr '\n' ' ')"
+    not_ok "$name" "$* failed: $(tail -n 3 "$logs/check" | tr '\n' ' ')"
   fi
 }
 
-# run COMMAND...: sets $status; standard output is in $work/out, standard error in $work/err.
+# run COMMAND...: sets $status; standard output is in $logs/out, standard error in $logs/err.
 run() {
   status=0
-  "$@" >"$work/out" 2>"$work/err" || status=$?
+  "$@" >"$logs/out" 2>"$logs/err" || status=$?
 }
 
 # expect NAME CODE PATTERN COMMAND...: ok when the command exits with CODE and what it prints matches PATTERN (extended
@@ -57,9 +59,9 @@ expect() {
   shift 3
   run "$@"
   if [[ $status -ne $code ]]; then
-    not_ok "$name" "exit code $status, expected $code: $(tail -n 2 "$work/err" | tr '\n' ' ')"
-  elif ! cat "$work/err" "$work/out" | grep -qaE -- "$pattern"; then
-    not_ok "$name" "expected a line that matches '$pattern', got: $(tail -n 2 "$work/err" | tr '\n' ' ')"
+    not_ok "$name" "exit code $status, expected $code: $(tail -n 2 "$logs/err" | tr '\n' ' ')"
+  elif ! cat "$logs/err" "$logs/out" | grep -qaE -- "$pattern"; then
+    not_ok "$name" "expected a line that matches '$pattern', got: $(tail -n 2 "$logs/err" | tr '\n' ' ')"
   else
     ok "$name"
   fi
@@ -68,10 +70,10 @@ expect() {
 # new_model FOLDER [SED_SCRIPT]: a small random model with the demo's tokenizer; the script edits the demo's config.json.
 new_model() {
   local folder=$1
-  sed "${2:-}" "$root/demo/config.json" >"$work/config.json"
-  "$LAZYTRAIN" new-model --config "$work/config.json" --tokenizer "$root/demo/tokenizer" --seed 1 "$folder" \
-    >/dev/null 2>"$work/new_model.log" || {
-    cat "$work/new_model.log" >&2
+  sed "${2:-}" "$root/demo/config.json" >"$logs/config.json"
+  "$LAZYTRAIN" new-model --config "$logs/config.json" --tokenizer "$root/demo/tokenizer" --seed 1 "$folder" \
+    >/dev/null 2>"$logs/new_model" || {
+    cat "$logs/new_model" >&2
     return 1
   }
 }

@@ -9,7 +9,7 @@ new_model model
 write_config run.yaml
 
 expect "train ends with exit code 0" 0 "" "$LAZYTRAIN" train run.yaml data.eval=eval.jsonl eval.every=2 save.every=2
-check "train leaves standard output to results" test ! -s "$work/out"
+check "train leaves standard output to results" test ! -s "$logs/out"
 
 every_step_has_its_fields() {
   local number='-?[0-9][0-9.e+-]*' step=0 line
@@ -77,12 +77,11 @@ expect "too little memory is exit code 3 and says how much" 3 "[0-9] [kMG]B" "$L
 
 touches_nothing() {
   local before after
-  before=$(find . -type f -not -name check.log -exec cksum {} + | sort -k 3)
-  "$LAZYTRAIN" train run.yaml output=dry --dry-run >dry.log 2>&1 || return 1
-  grep -qi predicted dry.log || { echo "no prediction"; return 1; }
-  grep -qi weights dry.log || { echo "no memory table"; return 1; }
-  rm dry.log
-  after=$(find . -type f -not -name check.log -exec cksum {} + | sort -k 3)
+  before=$(find . -type f -not -path './.logs/*' -exec cksum {} + | sort -k 3)
+  "$LAZYTRAIN" train run.yaml output=dry --dry-run >"$logs/dry" 2>&1 || return 1
+  grep -qi predicted "$logs/dry" || { echo "no prediction"; return 1; }
+  grep -qi weights "$logs/dry" || { echo "no memory table"; return 1; }
+  after=$(find . -type f -not -path './.logs/*' -exec cksum {} + | sort -k 3)
   [[ $before == "$after" ]] || { diff <(echo "$before") <(echo "$after"); return 1; }
 }
 check "--dry-run prints plan and memory, and touches nothing" touches_nothing

@@ -233,7 +233,7 @@ void Tokenizer::State::encode_part(std::string_view text, bool parse_added, Work
 Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "tokenizer.json";
   if (!std::filesystem::exists(path)) {
-    throw InputError(
+    throw UsageError(
         "{}: no such file; a tokenizer folder needs tokenizer.json (vocab.json and merges.txt alone are not "
         "read: load and save the tokenizer with transformers to have it written)",
         path.string());

@@ -113,7 +113,7 @@ TEST(HostileTokenizer, Folders) {
   const auto folder = std::filesystem::path(testing::TempDir()) / "lazytrain_tokenizer_test";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
-  EXPECT_THAT([&] { Tokenizer::load(folder); }, ThrowsMessage<InputError>(HasSubstr("tokenizer.json")));
+  EXPECT_THAT([&] { Tokenizer::load(folder); }, ThrowsMessage<UsageError>(HasSubstr("tokenizer.json")));
   write_file(folder / "tokenizer.json", TokenizerFixture().text());
   EXPECT_EQ(Tokenizer::load(folder).eos_id(), std::nullopt);
   write_file(folder / "special_tokens_map.json", R"({"eos_token": "<|end|>", "bos_token": "<|start|>"})");

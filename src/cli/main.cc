@@ -2,12 +2,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -45,6 +47,30 @@ void add_commands(CLI::App& app, Chosen& chosen) {
   add_version(app, chosen);
 }
 
+// CLI11 would only say that a command is missing.
+void require_known_command(CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  const std::string near = nearest(word, names);
+  throw UsageError("'{}' is no command{}; see `lazytrain --help`", shown(word),
+                   near.empty() ? "" : fmt::format(" (did you mean {}?)", near));
+}
+
+// What is wrong with the command line. An argument that nobody knows is named before those that are missing: it is
+// often one of them, misspelled.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
+  const auto commands = app.get_subcommands();
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (commands.empty() || unknown.empty()) return error.what();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : commands.front()->get_options()) names.push_back(option->get_name());
+  const std::string near = nearest(unknown.front(), names);
+  return fmt::format("unexpected argument {}{}", shown(unknown.front()),
+                     near.empty() ? "" : fmt::format(" (did you mean {}?)", near));
+}
+
 int run(int argc, char** argv) {
   CLI::App app("LazyTrain trains language models that are bigger than the device they train on.", "lazytrain");
   Chosen chosen;
@@ -53,12 +79,13 @@ int run(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration, 3 the plan does not fit,\n"
       "130 interrupted after saving. `lazytrain COMMAND --help` explains a command.");
+  if (argc > 1 && argv[1][0] != '-') require_known_command(app, argv[1]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error) == 0 ? kDone : kFailed;  // --help
     const std::string command = app.get_subcommands().empty() ? "" : " " + app.get_subcommands().front()->get_name();
-    return fail(kWrongUsage, fmt::format("{}. See `lazytrain{} --help`.", error.what(), command).c_str());
+    return fail(kWrongUsage, fmt::format("{}; see `lazytrain{} --help`", complaint(app, error), command).c_str());
   }
   return chosen();
 }

@@ -106,10 +106,12 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command
       ->add_option("--profile", args->profile, "`this`: this machine, measured now; or a file of `lazytrain profile`")
       ->capture_default_str();
-  const CLI::Range positive(int64_t{1}, int64_t{1} << 40);
-  command->add_option("--batch", args->shape.batch, "Sequences an optimizer step")->check(positive);
-  command->add_option("--seq", args->shape.seq, "Tokens a sequence")->check(positive);
+  CLI::Range positive(int64_t{1}, int64_t{1} << 40);
+  positive.description("");
+  command->add_option("--batch", args->shape.batch, "Sequences an optimizer step")->type_name("N")->check(positive);
+  command->add_option("--seq", args->shape.seq, "Tokens a sequence")->type_name("N")->check(positive);
   command->add_option("--micro-batch", args->shape.micro_batch, "Sequences computed at once; the batch without it")
+      ->type_name("N")
       ->check(positive);
   command->add_option("--policy", args->policy, "resident or megatrain; auto: resident when it fits, else megatrain")
       ->capture_default_str();

@@ -16,6 +16,7 @@ namespace lazytrain::plan {
 namespace {
 
 constexpr size_t kRemedies = 3;
+constexpr int64_t kLeastSeq = 16;  // nobody trains on less
 
 int64_t bytes_on(const Program& program, Tier tier) { return program.tier_bytes[static_cast<size_t>(tier)]; }
 int64_t total(const Program& program) { return bytes_on(program, Tier::kDevice) + bytes_on(program, Tier::kHost); }
@@ -77,14 +78,14 @@ class RemedySearch {
 
   // Fastest first.
   std::vector<Remedy> run() {
-    const Shape shape = {policy_.batch, policy_.micro_batch, policy_.seq};
-    halve("micro_batch", &Policy::micro_batch, policy_, "");
-    if (policy_.name != "megatrain") {
-      const Policy streamed = megatrain(graph_, shape);
-      if (!try_policy("plan.policy=megatrain", streamed))
-        halve("micro_batch", &Policy::micro_batch, streamed, "plan.policy=megatrain ");
-    }
+    shrink(policy_, "");
     halve("seq", &Policy::seq, policy_, "");
+    for (const std::string& name : policy_names()) {
+      if (name == policy_.name) continue;
+      const Policy other = named_policy(name, graph_, {policy_.batch, policy_.micro_batch, policy_.seq});
+      const std::string change = fmt::format("plan.policy={}", name);
+      if (!try_policy(change, other)) shrink(other, change + " ");
+    }
     std::sort(found_.begin(), found_.end(),
               [](const Remedy& a, const Remedy& b) { return a.seconds_a_token < b.seconds_a_token; });
     return std::move(found_);
@@ -109,11 +110,20 @@ class RemedySearch {
   }
 
   // The largest half, quarter, ... of a size that fits.
-  void halve(std::string_view key, int64_t Policy::*size, Policy policy, std::string_view prefix) {
-    for (int64_t value = policy.*size / 2; value >= 1; value /= 2) {
+  bool halve(std::string_view key, int64_t Policy::*size, Policy policy, std::string_view prefix) {
+    const int64_t least = size == &Policy::seq ? kLeastSeq : 1;
+    for (int64_t value = policy.*size / 2; value >= least; value /= 2) {
       policy.*size = value;
-      if (try_policy(fmt::format("{}{}={}", prefix, key, value), policy)) return;
+      if (try_policy(fmt::format("{}{}={}", prefix, key, value), policy)) return true;
     }
+    return false;
+  }
+
+  // A smaller micro-batch, or when one sequence is too much, a shorter one.
+  void shrink(Policy policy, const std::string& prefix) {
+    if (halve("micro_batch", &Policy::micro_batch, policy, prefix)) return;
+    policy.micro_batch = 1;
+    halve("seq", &Policy::seq, policy, prefix + "micro_batch=1 ");
   }
 
   const graph::Graph& graph_;

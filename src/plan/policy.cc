@@ -72,7 +72,9 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   }
   refuse_others(object, {"format", "name", "model", "batch", "micro_batch", "seq", "recompute_whole_unit",
                          "recompute_whole_block", "weight_slots", "gradient_buffers", "solver", "predicted_step_s",
-                         "bound_s", "gap", "boundaries", "units"});
+                         "bound_s", "gap", "boundaries", "units",
+                         // Beside the policy in plan.json: what it was made for.
+                         "model_config", "compute", "profile"});
   Policy policy;
   policy.name = object.string("name");
   policy.model = object.string("model");

@@ -251,7 +251,7 @@ std::string training(const PageData& page) {
     html += panel(curve.name,
                   with_scale(top, bottom, svg_chart(fmt::format("<polyline points=\"{}\"/>{}", line, marks)), axis));
   }
-  return html;
+  return html.empty() ? "" : "<div class=\"pair\">" + html + "</div>\n";
 }
 
 }  // namespace

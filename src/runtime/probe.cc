@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "base/arith.h"
@@ -32,16 +33,16 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Median of repetitions behind one that warms up (pages, primitives, clocks), for `budget_s` but three at least.
-double median_seconds(double budget_s, const std::function<void()>& work) {
+// The fastest of repetitions behind one that warms up (pages, primitives, clocks), for `budget_s` but three at least:
+// what others do on the machine meanwhile is not the machine.
+double fastest_seconds(double budget_s, const std::function<void()>& work) {
   work();
-  std::vector<double> times;
+  double fastest = std::numeric_limits<double>::max();
   const auto begin = Clock::now();
-  while (times.size() < 3 || std::chrono::duration<double>(Clock::now() - begin).count() < budget_s) {
-    times.push_back(seconds_of(work));
+  for (int i = 0; i < 3 || std::chrono::duration<double>(Clock::now() - begin).count() < budget_s; ++i) {
+    fastest = std::min(fastest, seconds_of(work));
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
+  return fastest;
 }
 
 // The three products of a linear layer: y = x Wᵀ, dx = dy W, dW += dyᵀ x.
@@ -66,7 +67,7 @@ double gemm_rate(ThreadPool& pool, const Arena& arena, DType compute, double bud
       throw RunError("the probe's matrix product wants {} bytes of scratch on {} threads", scratch, pool.threads());
     }
     const std::span<std::byte> space(arena.at(taken), static_cast<size_t>(scratch));
-    seconds += median_seconds(budget_s, [&] { ops::gemm(pool, space, product, strategy); });
+    seconds += fastest_seconds(budget_s, [&] { ops::gemm(pool, space, product, strategy); });
     flops += 2.0 * static_cast<double>(size.m) * static_cast<double>(size.n) * static_cast<double>(size.k);
   }
   return flops / seconds;
@@ -78,7 +79,7 @@ double stream_rate(ThreadPool& pool, const Arena& arena, double budget_s) {
   const auto* a = reinterpret_cast<const float*>(arena.at(0));
   const auto* b = reinterpret_cast<const float*>(arena.at(4 * n));
   auto* c = reinterpret_cast<float*>(arena.at(8 * n));
-  const double seconds = median_seconds(budget_s, [&] {
+  const double seconds = fastest_seconds(budget_s, [&] {
     pool.parallel_for(n, kLine, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) c[i] = 0.5f * a[i] + b[i];
     });
@@ -96,7 +97,7 @@ double update_rate(ThreadPool& pool, const Arena& arena, DType compute, double b
   };
   const optim::AdamWStep step = optim::adamw_step({}, 1e-3, 1, 1.0, true);
   std::byte* gradient = arena.at(12 * n);
-  const double seconds = median_seconds(budget_s, [&] {
+  const double seconds = fastest_seconds(budget_s, [&] {
     if (compute == DType::kBF16) {
       optim::adamw_update(step, arrays, reinterpret_cast<const bf16*>(gradient), n, &pool);
     } else {
@@ -116,7 +117,7 @@ hw::Profile measure_this_machine(ThreadPool& pool, DType compute, bool quick) {
   pool.parallel_for(arena.bytes(), kLine, [&](int64_t begin, int64_t end) {
     std::memset(arena.at(begin), 0x3c, static_cast<size_t>(end - begin));  // 0.0115 as float and as bf16
   });
-  const double budget_s = quick ? 0.02 : 0.4;
+  const double budget_s = quick ? 0.02 : 0.3;
   hw::Profile profile;
   profile.name = "this";
   profile.one_memory = true;

@@ -274,6 +274,8 @@ int run_training(const RunConfig& config, const TrainOptions& options) {
   }
   write_file(config.output / "config.yaml", to_yaml(config));
   Json plan_json = plan::to_json(planned.program.policy);
+  plan_json["compute"] = config.compute == DType::kF32 ? "fp32" : "bf16";
+  plan_json["profile"] = hw::to_json(planned.machine);
   plan_json["model_config"] = model.raw;
   write_file(config.output / "plan.json", plan_json.dump(2) + "\n");
   return Trainer(config, model, graph, pool, std::move(planned)).run(options.resume);

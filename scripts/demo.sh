@@ -53,7 +53,7 @@ echo "Q: $question"
 echo "A: $("$lazytrain" generate --model "$demo/run/model" --chat "$question" --compute fp32 --max-new-tokens 64)"
 
 say "where to look next"
-"$lazytrain" report "$demo/run" -o "$demo/report.html"
+"$lazytrain" report "$demo/run" -o "$demo/report.html" >/dev/null
 cat <<TEXT
   $demo/report.html           the run as one page: lanes, memory, placement, loss
   $demo/run/metrics.jsonl     a line a step

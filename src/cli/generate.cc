@@ -1,6 +1,6 @@
 // lazytrain generate: the completion of one prompt.
-#include "base/error.h"
 #include "eval/generate.h"
+#include "base/error.h"
 
 #include <spdlog/spdlog.h>
 

@@ -23,8 +23,8 @@ struct EncodeOptions {
 class Tokenizer {
  public:
   // Reads tokenizer.json and, where they exist, tokenizer_config.json, special_tokens_map.json, generation_config.json
-  // and config.json. InputError for broken files, UsageError when there is no tokenizer.json and, by name, for what would
-  // change ids and is not supported.
+  // and config.json. InputError for broken files, UsageError when there is no tokenizer.json and, by name, for what
+  // would change ids and is not supported.
   static Tokenizer load(const std::filesystem::path& folder);
   // The same from the texts of the files; the config may be empty. `where` begins the messages.
   static Tokenizer parse(std::string_view tokenizer_json, std::string_view tokenizer_config_json, std::string where);

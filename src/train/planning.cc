@@ -31,7 +31,12 @@ plan::Policy read_policy(const std::filesystem::path& file, const graph::Graph& 
   return policy;
 }
 
-bool is_file(const std::string& policy) { return policy.ends_with(".json") || std::filesystem::exists(policy); }
+// A name of a policy wins over a file or folder that happens to be called so.
+bool is_file(const std::string& policy) {
+  const auto names = plan::policy_names();
+  if (std::find(names.begin(), names.end(), policy) != names.end()) return false;
+  return policy.ends_with(".json") || std::filesystem::is_regular_file(policy);
+}
 
 plan::Program compile_sound(const graph::Graph& graph, const plan::Policy& policy,
                             const plan::CompileOptions& options) {

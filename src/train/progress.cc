@@ -48,6 +48,7 @@ std::string Progress::line(const StepMetrics& m) const {
   if (m.peak_disk_bytes > 0) text += fmt::format(" + {} disk", format_bytes(m.peak_disk_bytes));
   if (m.eval_loss) text += fmt::format("  eval {:.4f}", *m.eval_loss);
   if (m.skipped) text += "  SKIPPED (gradient not finite)";
+  if (m.step == total_) return text;
   return text + fmt::format("  ETA {}", format_seconds(mean_step_s_ * static_cast<double>(total_ - m.step)));
 }
 

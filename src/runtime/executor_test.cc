@@ -39,7 +39,6 @@ struct Record {
   std::vector<double> sums_of_squares;
   std::vector<std::vector<float>> gradients;  // by step
   std::vector<std::byte> state;               // at the end
-  friend bool operator==(const Record&, const Record&) = default;
 };
 
 // Three steps on different batches, the updates of the first two chased by the next forward, then a last update.

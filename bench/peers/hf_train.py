@@ -5,7 +5,7 @@ Prints one JSON object: tok_per_s (median over the steps after the first), step_
 resident bytes of the process (VmHWM) and the versions. Labels are the ids; AdamW, gradient clip 1.0. Needs the
 packages of tools/golden/requirements.txt.
 
-  python hf_train.py --config ../configs/qwen2.5-0.5b.json --batch 4 --seq 512 --steps 3 --threads 2 --mode autocast
+  python hf_train.py --config ../../configs/qwen2.5-0.5b.json --batch 4 --seq 512 --steps 3 --threads 2 --mode autocast
 
 Modes: autocast       fp32 weights and optimizer state, matmuls in bf16 (torch.autocast)
        pure_bf16      weights, gradients and optimizer state in bf16 (no fp32 master: cheaper, and less exact)

@@ -60,7 +60,7 @@ bool parse_bool(std::string_view key, const std::string& text) {
   refuse(key, text, "true or false");
 }
 
-std::string one_of(std::string_view key, const std::string& text, std::initializer_list<std::string_view> choices) {
+std::string one_of(std::string_view key, const std::string& text, const std::vector<std::string_view>& choices) {
   std::string list;
   for (const auto choice : choices) {
     if (text == choice) return text;
@@ -97,15 +97,7 @@ Key text_key(std::string_view name, std::string_view meaning, bool numeric,
 Key choice_key(std::string_view name, std::string_view meaning, bool numeric,
                std::initializer_list<std::string_view> choices, std::function<std::string&(RunConfig&)> at) {
   const std::vector<std::string_view> list(choices);
-  return {name, meaning, numeric,
-          [=](RunConfig& c, const std::string& v) {
-            std::string all;
-            for (const auto choice : list) {
-              all += (all.empty() ? "" : ", ") + std::string(choice);
-              if (v == choice) at(c) = v;
-            }
-            if (at(c) != v) refuse(name, v, "one of " + all);
-          },
+  return {name, meaning, numeric, [=](RunConfig& c, const std::string& v) { at(c) = one_of(name, v, list); },
           [at](const RunConfig& c) { return at(const_cast<RunConfig&>(c)); }};
 }
 

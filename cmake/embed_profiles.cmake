@@ -1,0 +1,13 @@
+# cmake -DOUTPUT=FILE -DFOLDER=profiles -P embed_profiles.cmake: writes the C++ source of hw::embedded_profiles().
+file(GLOB files ${FOLDER}/*.json)
+list(SORT files)
+set(code "// Written by cmake/embed_profiles.cmake from profiles/*.json.\n")
+string(APPEND code "#include \"hw/profile_library.h\"\n\nnamespace lazytrain::hw {\n\n")
+string(APPEND code "std::vector<EmbeddedProfile> embedded_profiles() {\n  return {\n")
+foreach(file ${files})
+  get_filename_component(name ${file} NAME_WLE)
+  file(READ ${file} text)
+  string(APPEND code "      {\"${name}\", R\"profile(${text})profile\"},\n")
+endforeach()
+string(APPEND code "  };\n}\n\n}  // namespace lazytrain::hw\n")
+file(WRITE ${OUTPUT} "${code}")

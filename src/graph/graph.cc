@@ -32,7 +32,15 @@ int64_t Graph::parameter_count() const {
 }
 
 int64_t Graph::matmul_parameters() const {
-  return parameter_count() - (tied || units.empty() ? 0 : units.front().parameter_count());
+  double idle = 0;
+  for (const Unit& unit : units) {
+    for (const Op& op : unit.ops) {
+      for (const ParamId id : op.params) {
+        idle += (1 - op.kind->parameter_share()) * static_cast<double>(unit.params[static_cast<size_t>(id)].elements);
+      }
+    }
+  }
+  return parameter_count() - static_cast<int64_t>(idle) - (tied || units.empty() ? 0 : units.front().parameter_count());
 }
 
 UnitBuilder::UnitBuilder(std::string name, UnitKind kind, std::string parameter_prefix)

@@ -49,7 +49,10 @@ struct Unit {
 };
 
 struct Graph {
-  std::string family;       // "qwen2", "llama"
+  std::string family;  // "qwen2", "llama"
+  // Beginnings of the names of tensors that lie in the model's files and are no part of what is trained: a vision
+  // tower, heads that predict further tokens.
+  std::vector<std::string> left_out;
   std::string fingerprint;  // of the configuration: plans and checkpoints of another model are refused by it
   int64_t hidden = 0;
   int64_t vocabulary = 0;
@@ -60,8 +63,9 @@ struct Graph {
 
   int layers() const { return static_cast<int>(units.size()) - 2; }
   int64_t parameter_count() const;
-  int64_t matmul_parameters()
-      const;  // those that a token is multiplied with: all but an untied embedding (models: 6 N)
+  // Those that a token is multiplied with: all but an untied embedding and the experts it does not go through (models:
+  // 6 N).
+  int64_t matmul_parameters() const;
 };
 
 // Builds one unit; a model family is a function that calls it (model/).

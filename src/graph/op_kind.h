@@ -26,11 +26,12 @@ struct ValueSpec {
   Element element = Element::kActivation;
 };
 
-enum class Init : uint8_t { kNormal, kOnes, kZeros };
+// kLogUniform: the logarithm of a uniform number in (0.01, 16), the decay rates of a DeltaNet.
+enum class Init : uint8_t { kNormal, kOnes, kZeros, kLogUniform };
 
 struct ParameterSpec {
   std::string name;            // below the op, e.g. "weight", "bias"
-  std::vector<int64_t> shape;  // one or two dimensions, [out, in] for linear maps
+  std::vector<int64_t> shape;  // [out, in] for linear maps; three dimensions only where no kernel runs yet
   Init init = Init::kNormal;
 };
 
@@ -72,6 +73,8 @@ class OpKind {
 
   virtual Reads backward_reads() const = 0;
 
+  // The share of its parameters that one token goes through: below 1 for a mixture of experts.
+  virtual double parameter_share() const { return 1; }
   // True for row ops that cost a pass over memory and no GEMM: regenerating their outputs is nearly free.
   virtual bool cheap_to_recompute() const { return false; }
   // True when the gradient of every input is the gradient of the (only) output: the buffers may be one.

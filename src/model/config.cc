@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "model/config_reader.h"
 #include "model/family.h"
+#include "model/layer_types.h"
+#include "model/rope_reader.h"
 
 namespace lazytrain::model {
 namespace {
@@ -97,26 +99,33 @@ struct Refusal {
   std::string_view reason;
 };
 
-void refuse_what_we_cannot_compute(ConfigReader& reader) {
+void refuse_what_we_cannot_compute(ConfigReader& reader, const FamilyReads& reads) {
   constexpr std::string_view kExperts = "mixtures of experts are not supported; use a dense model";
   constexpr std::string_view kQuantized = "quantised weights cannot be trained; use the model in bf16 or fp32";
   constexpr std::string_view kDecoderOnly = "only decoder-only models are supported";
   constexpr std::string_view kMrope = "multimodal rotary positions are not supported; use a text model";
-  const std::array refusals = {
+  const std::array always = {
       Refusal{"quantization_config", nullptr, kQuantized},
       Refusal{"compression_config", nullptr, kQuantized},
-      Refusal{"num_local_experts", 0, kExperts},
-      Refusal{"num_experts", 0, kExperts},
-      Refusal{"n_routed_experts", 0, kExperts},
-      Refusal{"num_experts_per_tok", 0, kExperts},
-      Refusal{"moe_intermediate_size", 0, kExperts},
       Refusal{"is_encoder_decoder", false, kDecoderOnly},
       Refusal{"add_cross_attention", false, kDecoderOnly},
       Refusal{"attention_dropout", 0, "LazyTrain trains without dropout; set it to 0.0 if that is meant"},
+  };
+  const std::array experts = {
+      Refusal{"num_local_experts", 0, kExperts},     Refusal{"num_experts", 0, kExperts},
+      Refusal{"n_routed_experts", 0, kExperts},      Refusal{"num_experts_per_tok", 0, kExperts},
+      Refusal{"moe_intermediate_size", 0, kExperts},
+  };
+  const std::array partial_rotary = {
       Refusal{"partial_rotary_factor", 1, "only rotary embeddings over whole heads are supported"},
       Refusal{"mrope_section", nullptr, kMrope},
   };
-  for (const auto& refusal : refusals) reader.require(refusal.key, refusal.accepted, refusal.reason);
+  const auto refuse = [&reader](const auto& list) {
+    for (const Refusal& refusal : list) reader.require(refusal.key, refusal.accepted, refusal.reason);
+  };
+  refuse(always);
+  if (!reads.experts) refuse(experts);
+  if (reads.partial_rotary_factor == 0) refuse(partial_rotary);
   const std::string act = reader.string_or("hidden_act", "silu");
   if (act != "silu" && act != "swish") reader.refuse("hidden_act", "the MLP's activation must be \"silu\"");
 }
@@ -143,90 +152,14 @@ void check_dtype(ConfigReader& reader) {
   }
 }
 
-void check_layer_types(ConfigReader& reader, const ModelConfig& config) {
-  if (!reader.has("layer_types")) return;
-  const Json& types = reader.value("layer_types");
-  if (!types.is_array() || static_cast<int64_t>(types.size()) != config.layers) {
-    throw InputError("{}: \"layer_types\" is {}, expected a list of {} names, one a layer (num_hidden_layers)",
-                     reader.where(), shown(types.dump(), 80), config.layers);
-  }
-  for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i] != "full_attention") {
-      throw UsageError("{}: \"layer_types\" has {} at layer {}: only \"full_attention\" is supported", reader.where(),
-                       shown(types[i].dump(), 80), i);
-    }
-  }
-}
-
-// Reads one of the two spellings of a rotary embedding ("rope_scaling", "rope_parameters") but its theta.
-RopeConfig read_rope_object(ConfigReader& rope) {
-  const std::string type = rope.string_or("rope_type", rope.string_or("type", "default"));
-  if (rope.string_or("type", type) != type) rope.refuse("type", "contradicts \"rope_type\"; remove one of them");
-  rope.require("partial_rotary_factor", 1, "only rotary embeddings over whole heads are supported");
-  rope.require("mrope_section", nullptr, "multimodal rotary positions are not supported; use a text model");
-  rope.require("attention_factor", 1, "only 1.0 is supported");
-  RopeConfig config;
-  if (type == "default") {
-    if (!rope.has("type") && !rope.has("rope_type") && rope.has("factor")) {
-      rope.refuse("factor", "scales an embedding whose \"rope_type\" is not given");
-    }
-    return config;
-  }
-  if (type != "llama3") {
-    rope.refuse(
-        rope.has("rope_type") ? "rope_type" : "type",
-        "this scaling of the rotary embedding is not supported; known are \"default\" and, for the llama family, "
-        "\"llama3\"");
-  }
-  config.type = RopeType::kLlama3;
-  config.factor = rope.number("factor", 1, 1e6);
-  config.low_frequency = rope.number("low_freq_factor", 1e-6, 1e6);
-  config.high_frequency = rope.number("high_freq_factor", 1e-6, 1e6);
-  config.original_positions = rope.integer("original_max_position_embeddings", 1, int64_t{1} << 28);
-  if (config.high_frequency <= config.low_frequency)
-    rope.refuse("high_freq_factor", "must be greater than low_freq_factor");
-  return config;
-}
-
-RopeConfig read_rope(ConfigReader& reader, std::vector<std::string>& warnings) {
-  constexpr double kSmallestTheta = 1;
-  constexpr double kLargestTheta = 1e15;
-  std::optional<double> theta;
-  std::optional<RopeConfig> rope;
-  const auto agree_on_theta = [&](ConfigReader& from) {
-    if (!from.has("rope_theta")) return;
-    const double found = from.number("rope_theta", kSmallestTheta, kLargestTheta);
-    if (theta.has_value() && *theta != found) {
-      from.refuse("rope_theta", fmt::format("another place of the same file says {}; remove the wrong one", *theta));
-    }
-    theta = found;
-  };
-  agree_on_theta(reader);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!reader.has(key)) continue;
-    ConfigReader object = reader.object(key);
-    for (const auto& entry : reader.value(key)) {
-      if (entry.is_object()) reader.refuse(key, "rotary embeddings that differ between layers are not supported");
-    }
-    agree_on_theta(object);
-    const RopeConfig found = read_rope_object(object);
-    if (rope.has_value() && *rope != found) reader.refuse(key, "contradicts \"rope_scaling\"; remove the wrong one");
-    rope = found;
-    for (const auto& unread : object.unread({})) warnings.push_back(fmt::format("{}.{}", key, unread));
-  }
-  RopeConfig result = rope.value_or(RopeConfig{});
-  result.theta = theta.value_or(10000);
-  return result;
-}
-
-void read_shapes(ConfigReader& reader, ModelConfig& config) {
+void read_shapes(ConfigReader& reader, const FamilyReads& reads, ModelConfig& config) {
   config.hidden = reader.integer("hidden_size", 1, kMaxWidth);
   config.layers = reader.integer("num_hidden_layers", 1, kMaxLayers);
   config.query_heads = reader.integer("num_attention_heads", 1, kMaxWidth);
   config.intermediate = reader.integer("intermediate_size", 1, kMaxIntermediate);
   config.vocabulary = reader.integer("vocab_size", 1, kMaxVocabulary);
-  if (reader.has("head_dim")) {
-    config.head_dim = reader.integer("head_dim", 2, kMaxWidth);
+  if (reader.has("head_dim") || reads.head_dim > 0) {
+    config.head_dim = reader.integer_or("head_dim", reads.head_dim, 2, kMaxWidth);
   } else {
     if (config.hidden % config.query_heads != 0) {
       reader.refuse("num_attention_heads",
@@ -244,12 +177,53 @@ void read_shapes(ConfigReader& reader, ModelConfig& config) {
   }
 }
 
+// Everything that the object with the language model's keys says.
+void read_text_model(ConfigReader& reader, const Family& family, ModelConfig& config,
+                     std::vector<std::string>& unknown) {
+  read_shapes(reader, family.reads, config);
+  config.rms_norm_eps = reader.number_or("rms_norm_eps", 1e-6, 1e-30, 1);
+  config.initializer_range = reader.number_or("initializer_range", 0.02, 0, 1);
+  config.tied = reader.boolean_or("tie_word_embeddings", false);
+  config.rope = read_rope(reader, family.reads, config.head_dim, unknown);
+  refuse_what_we_cannot_compute(reader, family.reads);
+  check_dtype(reader);
+  if (!family.reads.layer_types) read_layer_types(reader, config.layers, {LayerType::kFullAttention});
+  family.read(reader, config);
+  if (config.query_heads % config.kv_heads != 0) {
+    reader.refuse("num_key_value_heads", fmt::format("does not divide num_attention_heads {}", config.query_heads));
+  }
+}
+
+// What stands around the "text_config" of a model with further towers, which are not trained.
+const std::set<std::string_view>& keys_around_text_model() {
+  static const std::set<std::string_view> keys = [] {
+    std::set<std::string_view> all = harmless_keys();
+    all.insert({"vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id",
+                "language_model_only"});
+    return all;
+  }();
+  return keys;
+}
+
+void read_around_text_model(ConfigReader& outer, ConfigReader& text, const Family& family, ModelConfig& config) {
+  refuse_what_we_cannot_compute(outer, family.reads);
+  check_dtype(outer);
+  if (outer.has("tie_word_embeddings")) {
+    const bool tied = outer.boolean_or("tie_word_embeddings", false);
+    if (text.has("tie_word_embeddings") && tied != config.tied) {
+      outer.refuse("tie_word_embeddings", "contradicts the one in \"text_config\"; remove the wrong one");
+    }
+    config.tied = tied;
+  }
+}
+
 void warn_of_architecture(ConfigReader& reader, const Family& family, std::vector<std::string>& warnings) {
   if (!reader.has("architectures")) return;
   const Json& names = reader.value("architectures");
-  if (names == Json::array() || (names.is_array() && names.front().is_string() &&
-                                 names.front().get_ref<const std::string&>().ends_with("ForCausalLM"))) {
-    return;
+  if (names == Json::array()) return;
+  if (names.is_array() && names.front().is_string()) {
+    const auto& name = names.front().get_ref<const std::string&>();
+    if (name.ends_with("ForCausalLM") || name == family.architecture) return;
   }
   warnings.push_back(fmt::format("{}: \"architectures\" is {}; it is read as {}", reader.where(),
                                  shown(names.dump(), 80), family.architecture));
@@ -260,27 +234,24 @@ void warn_of_architecture(ConfigReader& reader, const Family& family, std::vecto
 ModelConfig parse_config(Json object, const std::string& where) {
   ModelConfig config;
   config.raw = std::move(object);
-  ConfigReader reader(JsonObject(config.raw, where));
-  refuse_multimodal(reader);
-  config.model_type = reader.string("model_type");
+  ConfigReader outer(JsonObject(config.raw, where));
+  const Family* known = find_family(outer.string_or("model_type", ""));
+  config.nested = known != nullptr && known->reads.text_config;
+  if (!config.nested) refuse_multimodal(outer);
+  config.model_type = outer.string("model_type");
   const Family& family = family_of(config.model_type, where);
 
-  read_shapes(reader, config);
-  config.rms_norm_eps = reader.number_or("rms_norm_eps", 1e-6, 1e-30, 1);
-  config.initializer_range = reader.number_or("initializer_range", 0.02, 0, 1);
-  config.tied = reader.boolean_or("tie_word_embeddings", false);
+  ConfigReader text = config.nested ? outer.object("text_config") : outer;
   std::vector<std::string> unknown;
-  config.rope = read_rope(reader, unknown);
-  refuse_what_we_cannot_compute(reader);
-  check_dtype(reader);
-  check_layer_types(reader, config);
-  family.read(reader, config);
-  if (config.query_heads % config.kv_heads != 0) {
-    reader.refuse("num_key_value_heads", fmt::format("does not divide num_attention_heads {}", config.query_heads));
-  }
+  read_text_model(text, family, config, unknown);
+  if (config.nested) read_around_text_model(outer, text, family, config);
 
-  warn_of_architecture(reader, family, config.warnings);
-  for (const auto& key : reader.unread(harmless_keys())) unknown.push_back(key);
+  warn_of_architecture(outer, family, config.warnings);
+  for (const auto& key : text.unread(harmless_keys())) unknown.push_back(key);
+  if (config.nested) {
+    for (std::string& key : unknown) key.insert(0, "text_config.");
+    for (const auto& key : outer.unread(keys_around_text_model())) unknown.push_back(key);
+  }
   for (const auto& key : unknown) {
     config.warnings.push_back(
         fmt::format("{}: the key \"{}\" is not known and has no effect; if it changes what the model computes, results "
@@ -302,6 +273,29 @@ ModelConfig load_config(const std::filesystem::path& folder_or_file) {
   return config;
 }
 
+namespace {
+
+// What a configuration says beyond the dense decoder's fields; empty for that one.
+std::string hybrid_fields(const ModelConfig& config) {
+  if (!config.delta_net.has_value() && !config.experts.has_value()) return "";
+  const RopeConfig& rope = config.rope;
+  std::string text = fmt::format(" partial={}", rope.partial);
+  if (rope.type == RopeType::kYarn) {
+    text += fmt::format(" yarn={},{},{},{},{}", rope.factor, rope.beta_fast, rope.beta_slow, rope.original_positions,
+                        rope.truncate);
+  }
+  if (const auto& d = config.delta_net) {
+    text +=
+        fmt::format(" delta_net={},{},{},{},{}", d->key_heads, d->value_heads, d->key_dim, d->value_dim, d->conv_taps);
+  }
+  if (const auto& e = config.experts) text += fmt::format(" experts={},{}", e->experts, e->chosen);
+  text += fmt::format(" window={} layers=", config.sliding_window);
+  for (const LayerType type : config.layer_types) text += static_cast<char>('0' + static_cast<int>(type));
+  return text;
+}
+
+}  // namespace
+
 std::string fingerprint(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   // mistral without its window is llama: the type stands here only for what it changes, which the other fields say.
@@ -315,7 +309,7 @@ std::string fingerprint(const ModelConfig& config) {
     text += fmt::format(" llama3={},{},{},{}", rope.factor, rope.low_frequency, rope.high_frequency,
                         rope.original_positions);
   }
-  return hash_hex(text);
+  return hash_hex(text + hybrid_fields(config));
 }
 
 Json saved_config(const ModelConfig& config, DType dtype) {
@@ -326,6 +320,12 @@ Json saved_config(const ModelConfig& config, DType dtype) {
   Json saved = config.raw;
   if (!saved.contains("architectures") || saved["architectures"].empty()) {
     saved["architectures"] = Json::array({family_of(config.model_type, "model").architecture});
+  }
+  if (config.nested) saved["text_config"]["dtype"] = type;
+  if (config.delta_net.has_value() || config.experts.has_value()) {  // families that older transformers do not know
+    saved.erase("torch_dtype");
+    saved["dtype"] = type;
+    return saved;
   }
   // Older transformers know only torch_dtype, rope_theta and rope_scaling; current ones read both spellings.
   saved["torch_dtype"] = type;

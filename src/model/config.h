@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,26 @@
 
 namespace lazytrain::model {
 
+// The linear-attention layers of a hybrid model (Qwen3.5).
+struct DeltaNetConfig {
+  int64_t key_heads = 0;
+  int64_t value_heads = 0;
+  int64_t key_dim = 0;
+  int64_t value_dim = 0;
+  int64_t conv_taps = 0;
+};
+
+// A mixture of experts in the place of the MLP (GPT-OSS).
+struct ExpertsConfig {
+  int64_t experts = 0;
+  int64_t chosen = 0;  // a token
+};
+
+// How one layer mixes tokens.
+enum class LayerType : uint8_t { kFullAttention, kSlidingAttention, kLinearAttention };
+
 struct ModelConfig {
-  std::string model_type;  // as in the file: "qwen2", "llama", "mistral"
+  std::string model_type;  // as in the file: "qwen2", "llama", "mistral", "qwen3_5", "qwen3_5_text", "gpt_oss"
   int64_t hidden = 0;
   int64_t layers = 0;
   int64_t query_heads = 0;
@@ -28,7 +47,12 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;
   bool mlp_bias = false;
-  bool tied = false;  // the head's matrix is the embedding's
+  bool tied = false;                        // the head's matrix is the embedding's
+  int64_t sliding_window = 0;               // tokens a kSlidingAttention layer looks back over, itself included
+  std::vector<LayerType> layer_types;       // one a layer; empty: full attention throughout
+  std::optional<DeltaNetConfig> delta_net;  // of kLinearAttention layers
+  std::optional<ExpertsConfig> experts;
+  bool nested = false;  // the text model's keys stand in the file's "text_config"
 
   Json raw;                           // the file's object, for saved_config()
   std::vector<std::string> warnings;  // keys that were not understood, each named

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,11 +15,14 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::gpt_oss_json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::llama_json;
 using testing::mistral_json;
 using testing::qwen2_json;
+using testing::qwen3_5_json;
+using testing::qwen3_5_text_json;
 using testing::with;
 using testing::without;
 
@@ -202,6 +206,174 @@ TEST(Config, BrokenValuesAreInputErrors) {
   EXPECT_THROW(parse(with(qwen2_json(), "layer_types", R"(["full_attention"])")), InputError);
   EXPECT_THROW(parse(with(llama_json(), "rope_scaling", R"({"rope_type": "llama3", "factor": 8.0})")), InputError);
   EXPECT_THROW(parse(parse_json("[1]", "config.json")), InputError);
+}
+
+TEST(HybridConfig, ReadsBothForms) {
+  const ModelConfig nested = parse(qwen3_5_json()), flat = parse(qwen3_5_text_json());
+  EXPECT_THAT(nested.warnings, IsEmpty());
+  EXPECT_THAT(flat.warnings, IsEmpty());
+  EXPECT_TRUE(nested.nested);
+  EXPECT_FALSE(flat.nested);
+  EXPECT_EQ(fingerprint(nested), fingerprint(flat));
+  EXPECT_EQ(nested.hidden, 32);
+  EXPECT_EQ(nested.head_dim, 16);
+  EXPECT_EQ(nested.rope.partial, 0.25);
+  EXPECT_EQ(nested.delta_net->value_heads, 4);
+  EXPECT_EQ(nested.delta_net->conv_taps, 4);
+  EXPECT_THAT(nested.layer_types, ElementsAre(LayerType::kLinearAttention, LayerType::kLinearAttention,
+                                              LayerType::kLinearAttention, LayerType::kFullAttention));
+  // What the file does not say.
+  Json json = qwen3_5_text_json();
+  for (const char* key :
+       {"layer_types", "head_dim", "linear_num_value_heads", "rope_parameters", "dtype", "max_position_embeddings"}) {
+    json.erase(key);
+  }
+  const ModelConfig c = parse(json);
+  EXPECT_EQ(c.layer_types, flat.layer_types);
+  EXPECT_EQ(c.head_dim, 256);  // never hidden_size / num_attention_heads
+  EXPECT_EQ(c.delta_net->value_heads, 32);
+  EXPECT_EQ(c.rope.partial, 0.25);
+  EXPECT_EQ(c.max_positions, 32768);
+  EXPECT_THAT(parse(with(json, "full_attention_interval", "2")).layer_types,
+              ElementsAre(LayerType::kLinearAttention, LayerType::kFullAttention, LayerType::kLinearAttention,
+                          LayerType::kFullAttention));
+  EXPECT_THAT(parse(with(json, "full_attention_interval", "1")).layer_types,
+              ::testing::Each(LayerType::kFullAttention));
+}
+
+TEST(HybridConfig, TyingStandsOutsideTheTextConfig) {
+  Json json = with(qwen3_5_json(), "tie_word_embeddings", "true");
+  EXPECT_TRUE(parse(json).tied);
+  json["text_config"]["tie_word_embeddings"] = true;
+  EXPECT_TRUE(parse(json).tied);
+  json["text_config"]["tie_word_embeddings"] = false;
+  EXPECT_THAT(message_of<UsageError>(json), HasSubstr("tie_word_embeddings"));
+  json.erase("tie_word_embeddings");
+  EXPECT_FALSE(parse(json).tied);
+}
+
+TEST(HybridConfig, UnknownKeysAreNamedWhereTheyStand) {
+  Json json = with(qwen3_5_json(), "audio_token_id", "3");
+  json["text_config"]["new_gate"] = true;
+  json["text_config"]["rope_parameters"]["extra"] = 1;
+  EXPECT_THAT(parse(json).warnings, ElementsAre(HasSubstr("text_config.rope_parameters.extra"),
+                                                HasSubstr("text_config.new_gate"), HasSubstr("audio_token_id")));
+}
+
+TEST(HybridConfig, RefusesWhatItDoesNotCompute) {
+  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{
+           {"attn_output_gate", "false"},
+           {"attention_bias", "true"},
+           {"mamba_ssm_dtype", R"("bfloat16")"},
+           {"mlp_only_layers", "[1]"},
+           {"output_gate_type", R"("sigmoid")"},
+           {"linear_num_value_heads", "3"},
+           {"num_experts", "8"},
+           {"hidden_act", R"("gelu")"},
+           {"layer_types", R"(["linear_attention", "linear_attention", "linear_attention", "sliding_attention"])"},
+           {"partial_rotary_factor", "0.5"},  // contradicts the one in rope_parameters
+           {"rope_parameters", R"({"rope_type": "default", "mrope_section": [1, 1, 1]})"},
+           {"rope_parameters", R"({"rope_type": "default", "mrope_section": [2]})"},
+           {"rope_parameters", R"({"rope_type": "default", "mrope_section": [-1, 3, 0]})"},
+           {"rope_parameters", R"({"rope_type": "default", "mrope_section": [18446744073709551615, 1, 2]})"},
+           {"rope_parameters", R"({"rope_type": "default", "mrope_section": "1,1,0"})"},
+           {"rope_parameters", R"({"rope_type": "default", "partial_rotary_factor": 0.3})"},
+           {"rope_parameters", kLlama3},
+           {"rope_parameters", R"({"rope_type": "yarn", "factor": 4.0})"}}) {
+    EXPECT_THAT(message_of<UsageError>(with(qwen3_5_text_json(), key, value)), HasSubstr("config.json"))
+        << key << value;
+    Json nested = qwen3_5_json();
+    nested["text_config"] = with(nested["text_config"], key, value);
+    EXPECT_THAT(message_of<UsageError>(nested), HasSubstr("text_config")) << key << value;
+  }
+  EXPECT_THAT(message_of<UsageError>(with(qwen3_5_json(), "quantization_config", R"({"bits": 4})")),
+              HasSubstr("quantization_config"));
+  Json other = qwen3_5_json();
+  other["text_config"]["model_type"] = "qwen3_5_moe_text";
+  EXPECT_THAT(message_of<UsageError>(other), HasSubstr("qwen3_5_moe_text"));
+}
+
+TEST(HybridConfig, BrokenValuesAreInputErrors) {
+  for (const char* types :
+       {"[]", R"(["linear_attention"])", "7", R"("full_attention")", "{}",
+        R"(["full_attention","full_attention","full_attention","full_attention","full_attention"])"}) {
+    EXPECT_THROW(parse(with(qwen3_5_text_json(), "layer_types", types)), InputError) << types;
+  }
+  EXPECT_THROW(parse(with(qwen3_5_text_json(), "layer_types", "[1, 2, 3, null]")), UsageError);
+  for (const char* key : {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+                          "linear_value_head_dim", "linear_conv_kernel_dim", "full_attention_interval"}) {
+    for (const char* value : {"0", "-4", "1e9", "9223372036854775807", "\"8\""}) {
+      EXPECT_THROW(parse(with(qwen3_5_text_json(), key, value)), InputError) << key << value;
+    }
+  }
+  for (const char* value : {"0", "2", "-0.25", "\"half\""}) {
+    EXPECT_THROW(parse(with(qwen3_5_text_json(), "partial_rotary_factor", value)), InputError) << value;
+  }
+  EXPECT_THROW(parse(without(qwen3_5_json(), "text_config")), InputError);
+  EXPECT_THROW(parse(with(qwen3_5_json(), "text_config", "[1]")), InputError);
+  EXPECT_THROW(parse(with(qwen3_5_json(), "text_config", "{}")), InputError);
+}
+
+TEST(ExpertsConfig, ReadsItsFields) {
+  const ModelConfig c = parse(gpt_oss_json());
+  EXPECT_THAT(c.warnings, IsEmpty());
+  EXPECT_EQ(c.experts->experts, 6);
+  EXPECT_EQ(c.experts->chosen, 2);
+  EXPECT_EQ(c.sliding_window, 8);
+  EXPECT_TRUE(c.qkv_bias && c.output_bias);
+  EXPECT_EQ(c.rope.type, RopeType::kYarn);
+  EXPECT_FALSE(c.rope.truncate);
+  EXPECT_THAT(c.layer_types, ElementsAre(LayerType::kSlidingAttention, LayerType::kFullAttention));
+  EXPECT_EQ(parse(without(gpt_oss_json(), "layer_types")).layer_types, c.layer_types);
+  EXPECT_EQ(parse(without(gpt_oss_json(), "head_dim")).head_dim, 64);
+}
+
+TEST(ExpertsConfig, RefusesWhatItDoesNotCompute) {
+  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{
+           {"swiglu_limit", "5.0"},
+           {"swiglu_alpha", "1.0"},
+           {"output_router_logits", "true"},
+           {"experts_per_token", "3"},
+           {"layer_types", R"(["linear_attention", "full_attention"])"},
+           {"quantization_config", R"({"quant_method": "mxfp4"})"},
+           {"rope_scaling", "null"},
+           {"rope_scaling", R"({"rope_type": "linear", "factor": 2.0})"},
+           {"rope_scaling", R"({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64,
+                               "beta_fast": 1, "beta_slow": 2})"},
+           {"rope_scaling", R"({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64,
+                               "attention_factor": 1.0})"}}) {
+    EXPECT_THAT(message_of<UsageError>(with(gpt_oss_json(), key, value)), HasSubstr("config.json")) << key << value;
+  }
+  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{{"num_local_experts", "0"},
+                                                                                   {"num_local_experts", "1e6"},
+                                                                                   {"num_experts_per_tok", "7"},
+                                                                                   {"sliding_window", "0"},
+                                                                                   {"layer_types", "[]"}}) {
+    EXPECT_THROW(parse(with(gpt_oss_json(), key, value)), InputError) << key << value;
+  }
+}
+
+TEST(Config, HybridsAreToldApartByTheirFingerprints) {
+  std::set<std::string> seen;
+  for (const Json& json :
+       {qwen3_5_text_json(), with(qwen3_5_text_json(), "linear_num_value_heads", "8"),
+        with(qwen3_5_text_json(), "linear_conv_kernel_dim", "3"), with(qwen3_5_text_json(), "linear_key_head_dim", "4"),
+        with(qwen3_5_text_json(), "layer_types", R"(["full_attention", "linear_attention", "linear_attention",
+                                                    "linear_attention"])"),
+        with(qwen3_5_text_json(), "rope_parameters", R"({"partial_rotary_factor": 0.5, "rope_theta": 10000.0})"),
+        gpt_oss_json(), with(gpt_oss_json(), "sliding_window", "9"), with(gpt_oss_json(), "num_experts_per_tok", "3"),
+        with(gpt_oss_json(), "num_local_experts", "7"), llama_json()}) {
+    EXPECT_TRUE(seen.insert(fingerprint(parse(json))).second) << json.dump();
+  }
+}
+
+TEST(HybridConfig, SavedFormIsReadAgain) {
+  for (const Json& json : {qwen3_5_json(), qwen3_5_text_json(), gpt_oss_json()}) {
+    const ModelConfig config = parse(json);
+    const Json saved = saved_config(config, DType::kF32);
+    EXPECT_EQ(fingerprint(parse(saved)), fingerprint(config));
+    EXPECT_EQ((config.nested ? saved["text_config"] : saved)["dtype"], "float32");
+  }
 }
 
 TEST(Config, FingerprintFollowsTheMaths) {

@@ -7,11 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "model/decoder_ends.h"
 #include "ops/add.h"
 #include "ops/attention.h"
-#include "ops/embedding.h"
 #include "ops/linear.h"
-#include "ops/lm_head_loss.h"
 #include "ops/rmsnorm.h"
 #include "ops/rotary.h"
 #include "ops/swiglu.h"
@@ -46,12 +45,6 @@ struct Kinds {
       swiglu, down, add;
 };
 
-Unit embedding(const ModelConfig& c) {
-  UnitBuilder u("embedding", UnitKind::kEmbedding, "model.");
-  const auto out = u.add(std::make_shared<ops::Embedding>(c.vocabulary, c.hidden), {}, "embed_tokens");
-  return u.finish(out.front());
-}
-
 // x -> x + Attention(Norm(x)) -> that + Mlp(Norm(that)); T tokens, H hidden, Q = query width, K = kv width, I inner.
 Unit decoder_layer(const Kinds& k, const ModelConfig& c, int64_t index) {
   UnitBuilder u(fmt::format("layer.{}", index), UnitKind::kLayer, fmt::format("model.layers.{}.", index));
@@ -73,35 +66,12 @@ Unit decoder_layer(const Kinds& k, const ModelConfig& c, int64_t index) {
   return u.finish(add(k.add, {h, add(k.down, {a}, "mlp.down_proj")}, "mlp_residual"));         // [T, H]
 }
 
-Unit head(const Kinds& k, const ModelConfig& c) {
-  UnitBuilder u("head", UnitKind::kHead, "");
-  const ValueId x = u.boundary(c.hidden);
-  const ValueId n = u.add(k.norm, {x}, "model.norm").front();
-  const auto loss = std::make_shared<ops::LmHeadLoss>(c.hidden, c.vocabulary);
-  if (c.tied) {
-    u.add_tied(loss, {n}, "model.embed_tokens.weight");
-  } else {
-    u.add(loss, {n}, "lm_head");
-  }
-  return u.finish(-1);
-}
-
 }  // namespace
 
 graph::Graph build_dense_decoder(const ModelConfig& config, const std::string& family) {
-  graph::Graph graph;
-  graph.family = family;
-  graph.fingerprint = fingerprint(config);
-  graph.hidden = config.hidden;
-  graph.vocabulary = config.vocabulary;
-  graph.max_positions = config.max_positions;
-  graph.initializer_range = config.initializer_range;
-  graph.tied = config.tied;
   const Kinds kinds(config);
-  graph.units.push_back(embedding(config));
-  for (int64_t i = 0; i < config.layers; ++i) graph.units.push_back(decoder_layer(kinds, config, i));
-  graph.units.push_back(head(kinds, config));
-  return graph;
+  return build_decoder(config, family, "model.", kinds.norm,
+                       [&](int64_t index) { return decoder_layer(kinds, config, index); });
 }
 
 }  // namespace lazytrain::model

@@ -14,6 +14,7 @@ namespace lazytrain::model {
 namespace {
 
 constexpr int64_t kGrain = 4096;
+constexpr double kLeastDecay = 0.01, kMostDecay = 16;
 
 uint64_t stream_of(const std::string& name) {
   const std::string hash = hash_hex(name);
@@ -56,6 +57,12 @@ void fill_initial(const graph::Parameter& parameter, double initializer_range, u
         break;
       case graph::Init::kZeros:
         std::ranges::fill(part, 0.0f);
+        break;
+      case graph::Init::kLogUniform:
+        for (size_t i = 0; i < part.size(); ++i) {
+          const double u = rng.uniform(static_cast<uint64_t>(first + begin) + i);
+          part[i] = static_cast<float>(std::log(kLeastDecay + (kMostDecay - kLeastDecay) * u));
+        }
         break;
     }
   };

@@ -72,6 +72,13 @@ TEST(Init, DependsOnSeedAndName) {
 TEST(Init, OnesAndZeros) {
   EXPECT_THAT(values(parameter("n", 5, graph::Init::kOnes), 1), ::testing::Each(1.0f));
   EXPECT_THAT(values(parameter("n", 5, graph::Init::kZeros), 1), ::testing::Each(0.0f));
+  const auto decays = values(parameter("n", 10'000, graph::Init::kLogUniform), 1);
+  EXPECT_THAT(decays,
+              ::testing::Each(::testing::AllOf(::testing::Ge(std::log(0.01f)), ::testing::Le(std::log(16.0f)))));
+  const double mean = std::accumulate(decays.begin(), decays.end(), 0.0,
+                                      [](double sum, float x) { return sum + std::exp(static_cast<double>(x)); }) /
+                      static_cast<double>(decays.size());
+  EXPECT_NEAR(mean, 8.005, 0.2);
 }
 
 TEST(Init, RefusesARangeOutsideTheParameter) {

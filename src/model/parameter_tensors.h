@@ -10,7 +10,8 @@ namespace lazytrain::model {
 // the shape that config.json asks for.
 const TensorEntry& tensor_of(const graph::Parameter& parameter, const ModelFolder& folder);
 
-// Logs the tensors that the graph does not read: a warning each, except the copy of a tied head.
+// Logs the tensors that the graph does not read: a warning each, except the copy of a tied head, and one line for all
+// that begin as graph.left_out says.
 void warn_unread(const graph::Graph& graph, const ModelFolder& folder);
 
 }  // namespace lazytrain::model

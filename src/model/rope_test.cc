@@ -101,6 +101,63 @@ TEST(Rope, Llama3Frequencies) {
   EXPECT_THAT(inverse_frequencies(rope, 64), Matches(kLlama32));
 }
 
+// Printed by transformers 5.24 (GptOssConfig: head_dim 64, yarn without truncation).
+const std::vector<float> kGptOss = {1,
+                                    0.689044297,
+                                    0.47478205,
+                                    0.327145875,
+                                    0.225418001,
+                                    0.155322984,
+                                    0.107024424,
+                                    0.0737445652,
+                                    0.0508132726,
+                                    0.0317056961,
+                                    0.0193349998,
+                                    0.0115920492,
+                                    0.00679495931,
+                                    0.00386035908,
+                                    0.00209379266,
+                                    0.00105260219,
+                                    0.000456483918,
+                                    0.000129318694,
+                                    3.83088118e-05,
+                                    2.63964685e-05,
+                                    1.8188337e-05,
+                                    1.25325696e-05,
+                                    8.63549576e-06,
+                                    5.95023948e-06,
+                                    4.09997847e-06,
+                                    2.82506676e-06,
+                                    1.94659629e-06,
+                                    1.34129095e-06,
+                                    9.24208962e-07,
+                                    6.36820914e-07,
+                                    4.38797855e-07,
+                                    3.0235114e-07};
+
+// Likewise (head_dim 16, theta 1e4, yarn with factor 4 over 256 positions, truncated).
+const std::vector<float> kYarnTruncated = {
+    1, 0.25693506, 0.0625, 0.0138349654, 0.00249999994, 0.000790569466, 0.000250000012, 7.90569466e-05};
+
+TEST(Rope, YarnFrequencies) {
+  RopeConfig rope{.type = RopeType::kYarn, .theta = 150000, .factor = 32, .original_positions = 4096};
+  rope.truncate = false;
+  EXPECT_THAT(inverse_frequencies(rope, 64), Matches(kGptOss));
+  EXPECT_NEAR(rope.attention_scaling(), 1.3465735902799727, 1e-15);
+  rope = {.type = RopeType::kYarn, .theta = 1e4, .factor = 4, .original_positions = 256};
+  EXPECT_THAT(inverse_frequencies(rope, 16), Matches(kYarnTruncated));
+  EXPECT_EQ(RopeConfig{}.attention_scaling(), 1);
+}
+
+// Likewise (Qwen3_5TextRotaryEmbedding of Qwen3.6-27B: a quarter of 256 dimensions, theta 1e7).
+TEST(Rope, FrequenciesOfAPartOfTheHead) {
+  const auto found = inverse_frequencies({.theta = 1e7, .partial = 0.25}, 256);
+  ASSERT_EQ(found.size(), 32u);
+  EXPECT_NEAR(found[1] / 0.604296386, 1, 3e-7);
+  EXPECT_NEAR(found[13] / 0.00143301266, 1, 3e-7);
+  EXPECT_NEAR(found[31] / 1.65481708e-07, 1, 3e-7);
+}
+
 TEST(Rope, MatcherSeesAWrongFrequency) {
   auto wrong = kLlama32;
   wrong[16] *= 1.000001f;

@@ -1,0 +1,19 @@
+// The solvers behind solve_mip, one function each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/mip/solver.h"
+
+namespace lazytrain::plan {
+
+// As solve_mip, with a gap that is not negative. solve_with_highs throws UsageError in a build without HiGHS,
+// solve_with_scip without the library.
+MipResult solve_with_highs(const Mip& mip, const std::vector<double>& start, double time_limit_s, double gap);
+MipResult solve_with_scip(const Mip& mip, const std::vector<double>& start, double time_limit_s, double gap);
+
+// What a solver gets beyond its limit to notice that it should stop.
+inline constexpr double kGraceS = 0.5;
+
+}  // namespace lazytrain::plan

@@ -1,0 +1,372 @@
+#include "plan/mip/incumbent.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <stdexcept>
+
+#include "base/rng.h"
+#include "plan/mip/evaluate.h"
+
+namespace lazytrain::plan {
+namespace {
+
+constexpr double kGain = 1e-9;  // seconds: less is no gain
+constexpr std::array kTiers = {Tier::kDevice, Tier::kHost, Tier::kDisk};
+
+// One unit's change: its boundary's home, its retained set, or where its weights are.
+struct Change {
+  enum class What { kBoundary, kRetained, kWeights } what = What::kBoundary;
+  std::optional<Tier> boundary;
+  int menu = 0;
+  Tier home = Tier::kDevice;
+  UnitChoice weights;  // keep_weights, device_home, state_on_disk, weights_on_disk
+};
+
+class Improver {
+ public:
+  Improver(const Instance& instance, const WindowChoices& choices, int evaluations)
+      : in_(instance), evaluator_(instance), best_(choices), left_(evaluations) {
+    best_s_ = price();
+    for (size_t o = 0; o < max_menu(); ++o) {
+      for (const Tier home : kTiers) {
+        if (usable(home) && (o > 0 || home == Tier::kDevice)) changes_.push_back(retained(static_cast<int>(o), home));
+      }
+    }
+    for (const Tier home : kTiers) {
+      if (usable(home)) changes_.push_back(boundary(home));
+    }
+    changes_.push_back(boundary({}));
+    changes_.push_back(weights(false, false, false, false));
+    changes_.push_back(weights(true, false, false, false));
+    changes_.push_back(weights(false, true, false, false));
+    if (!in_.has_disk_homes()) return;
+    for (const bool keep : {false, true}) {
+      changes_.push_back(weights(keep, false, true, false));
+      changes_.push_back(weights(keep, false, true, true));
+    }
+  }
+
+  // Climbs, then again and again drops the choices of a stretch of units and climbs from there.
+  WindowPlan run() {
+    climb();
+    const CounterRng rng(1, 0);
+    for (uint64_t draw = 0; left_ > 0 && best_s_ > in_.bound_s() * (1 + 1e-6);) {
+      const WindowChoices before = best_;
+      const double before_s = best_s_;
+      shake(rng, draw);
+      climb();
+      if (best_s_ < before_s - kGain) continue;
+      best_ = before;
+      best_s_ = before_s;
+    }
+    auto plan = evaluator_.plan(best_);
+    if (!plan) throw std::logic_error("the start of an improvement does not fit");
+    return *plan;
+  }
+
+ private:
+  void climb() {
+    for (bool improved = true; improved && left_ > 0;) {
+      make_room();
+      improved = take_gains();
+      improved = sweep() || improved;
+    }
+  }
+
+  // Makes one change of a stretch of units, whatever it costs, as far as it fits.
+  void shake(const CounterRng& rng, uint64_t& draw) {
+    const size_t units = best_.units.size();
+    const size_t first = rng.below(draw++, units), end = std::min(units, first + 1 + rng.below(draw++, units));
+    const Change& change = changes_[rng.below(draw++, changes_.size())];
+    for (size_t u = first; u < end; ++u) {
+      const auto boundary = best_.boundaries[u];
+      const UnitChoice unit = best_.units[u];
+      if (!apply(change, u)) continue;
+      if (const double seconds = price(); std::isfinite(seconds)) {
+        best_s_ = seconds;
+      } else {
+        restore(u, boundary, unit);
+      }
+    }
+  }
+
+  static Change retained(int menu, Tier home) {
+    Change c;
+    c.what = Change::What::kRetained;
+    c.menu = menu;
+    c.home = home;
+    return c;
+  }
+  static Change boundary(std::optional<Tier> home) {
+    Change c;
+    c.boundary = home;
+    return c;
+  }
+  static Change weights(bool keep, bool device_home, bool state_on_disk, bool weights_on_disk) {
+    Change c;
+    c.what = Change::What::kWeights;
+    c.weights.keep_weights = keep;
+    c.weights.device_home = device_home;
+    c.weights.state_on_disk = state_on_disk;
+    c.weights.weights_on_disk = weights_on_disk;
+    return c;
+  }
+  bool usable(Tier tier) const {
+    return tier == Tier::kDevice || (tier == Tier::kHost ? in_.budget_gb.host : in_.budget_gb.disk) > 0;
+  }
+  size_t max_menu() const {
+    size_t most = 0;
+    for (const auto& menu : in_.menu) most = std::max(most, menu.size());
+    return most;
+  }
+  double price() {
+    --left_;
+    return evaluator_.step_s(best_);
+  }
+
+  // False when the unit is so already or cannot be so.
+  bool apply(const Change& change, size_t u) {
+    UnitChoice& unit = best_.units[u];
+    switch (change.what) {
+      case Change::What::kBoundary:
+        if (best_.boundaries[u] == change.boundary || (u == 0 && !change.boundary)) return false;
+        if (!change.boundary && block_length_without(u) > in_.max_block) return false;
+        best_.boundaries[u] = change.boundary;
+        return true;
+      case Change::What::kRetained:
+        if (static_cast<size_t>(change.menu) >= in_.menu[u].size()) return false;
+        if (unit.menu == change.menu && unit.retained_home == change.home) return false;
+        unit.menu = change.menu;
+        unit.retained_home = change.home;
+        return true;
+      case Change::What::kWeights:
+        break;
+    }
+    const UnitChoice old = unit;
+    unit.keep_weights = change.weights.keep_weights;
+    unit.device_home = change.weights.device_home;
+    unit.state_on_disk = change.weights.state_on_disk;
+    unit.weights_on_disk = change.weights.weights_on_disk;
+    return !(unit == old);
+  }
+  // Of the block that would hold unit u if its boundary were dropped.
+  int block_length_without(size_t u) const {
+    size_t first = u - 1, end = u + 1;
+    while (!best_.boundaries[first]) --first;
+    while (end < best_.boundaries.size() && !best_.boundaries[end]) ++end;
+    return static_cast<int>(end - first);
+  }
+  void restore(size_t u, const std::optional<Tier>& boundary, const UnitChoice& unit) {
+    best_.boundaries[u] = boundary;
+    best_.units[u] = unit;
+  }
+  double device_gb(size_t u) const {
+    const UnitChoice& unit = best_.units[u];
+    double gb = best_.boundaries[u] == Tier::kDevice ? in_.boundary_gb[u] : 0;
+    if (unit.retained_home == Tier::kDevice) gb += in_.menu[u][static_cast<size_t>(unit.menu)].retained_gb;
+    if (unit.keep_weights) gb += in_.weight_gb[u];
+    if (unit.device_home) gb += in_.device_home_gb[u];
+    return gb;
+  }
+
+  // Applies the change when it makes the step at least `gain` shorter.
+  bool try_change(const Change& change, size_t u, double gain) {
+    const auto boundary = best_.boundaries[u];
+    const UnitChoice unit = best_.units[u];
+    if (!apply(change, u)) return false;
+    const double seconds = price();
+    if (seconds <= best_s_ - gain) {
+      best_s_ = seconds;
+      return true;
+    }
+    restore(u, boundary, unit);
+    return false;
+  }
+
+  // What can leave the device for nothing leaves it: early units first, they have the most time.
+  void make_room() {
+    for (size_t u = 0; u < best_.units.size() && left_ > 0; ++u) {
+      for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
+        if (!usable(tier)) continue;
+        if (best_.boundaries[u] == Tier::kDevice) try_change(boundary(tier), u, 0);
+        const UnitChoice& unit = best_.units[u];
+        if (unit.menu > 0 && unit.retained_home == Tier::kDevice) try_change(retained(unit.menu, tier), u, 0);
+      }
+      if (best_.units[u].keep_weights)
+        try_change(weights(false, false, best_.units[u].state_on_disk, best_.units[u].weights_on_disk), u, 0);
+    }
+  }
+
+  // All single changes by what they gain for a GB of device memory, best first, late units first among equals.
+  bool take_gains() {
+    struct Gain {
+      double ratio;
+      size_t unit;
+      const Change* change;
+    };
+    std::vector<Gain> gains;
+    for (size_t u = 0; u < best_.units.size(); ++u) {
+      const auto boundary = best_.boundaries[u];
+      const UnitChoice unit = best_.units[u];
+      const double before = device_gb(u);
+      for (const Change& change : changes_) {
+        if (left_ <= 0) break;
+        if (!apply(change, u)) continue;
+        const double gain = best_s_ - price(), gb = device_gb(u) - before;
+        if (gain > kGain) gains.push_back({gain / std::max(gb, 1e-4), u, &change});
+        restore(u, boundary, unit);
+      }
+    }
+    std::stable_sort(gains.begin(), gains.end(), [](const Gain& a, const Gain& b) {
+      if (std::abs(a.ratio - b.ratio) > 1e-6 * std::abs(a.ratio)) return a.ratio > b.ratio;
+      return a.unit > b.unit;
+    });
+    bool improved = false;
+    for (const Gain& gain : gains) {
+      if (left_ <= 0) break;
+      improved = try_change(*gain.change, gain.unit, kGain) || improved;
+    }
+    return improved;
+  }
+
+  // Exchanges: where a change helps but does not fit, an early unit gives up what it holds on the device.
+  bool sweep() {
+    bool improved = false;
+    for (const Change& change : changes_) {
+      for (size_t u = best_.units.size(); u-- > 0 && left_ > 0;) improved = try_change(change, u, kGain) || improved;
+      for (size_t u = 0; u + 1 < best_.units.size() && left_ > 0; ++u) improved = try_pair(change, u) || improved;
+    }
+    return improved;
+  }
+
+  // The same change for two neighbours: windows of both are bound by what they share.
+  bool try_pair(const Change& change, size_t u) {
+    const auto boundary = best_.boundaries[u];
+    const UnitChoice unit = best_.units[u];
+    if (!apply(change, u)) return false;
+    if (try_change(change, u + 1, kGain)) return true;
+    restore(u, boundary, unit);
+    return false;
+  }
+
+  const Instance& in_;
+  Evaluator evaluator_;
+  WindowChoices best_;
+  double best_s_ = 0;
+  int left_;
+  std::vector<Change> changes_;
+};
+
+}  // namespace
+
+WindowPlan improve(const Instance& instance, const WindowChoices& choices, int evaluations) {
+  return Improver(instance, choices, evaluations).run();
+}
+
+namespace {
+
+// Swaps neighbours into order as long as the step stays as short.
+class Regular {
+ public:
+  Regular(const Instance& instance, const WindowPlan& plan, double allowed_s)
+      : in_(instance), evaluator_(instance), plan_(plan), choices_(plan.choices), allowed_s_(allowed_s) {}
+
+  WindowPlan run() {
+    for (bool swapped = true; swapped && left_ > 0;) {
+      swapped = false;
+      for (size_t u = 0; u + 1 < choices_.units.size() && left_ > 0; ++u) {
+        if (!are_equal(u, u + 1)) continue;
+        swapped = swap_boundaries(u) || swapped;
+        swapped = swap_units(u) || swapped;
+      }
+    }
+    const auto plan = evaluator_.plan(choices_);
+    return plan && plan->step_s <= allowed_s_ ? *plan : plan_;
+  }
+
+ private:
+  bool are_equal(size_t a, size_t b) const {
+    for (const auto* v : {&in_.forward_s, &in_.backward_s, &in_.boundary_gb, &in_.weight_gb, &in_.grad_gb,
+                          &in_.update_s, &in_.device_home_gb, &in_.device_update_s, &in_.forward_workspace_gb}) {
+      if ((*v)[a] != (*v)[b]) return false;
+    }
+    return in_.menu[a] == in_.menu[b];
+  }
+  bool fits() {
+    --left_;
+    return evaluator_.step_s(choices_) <= allowed_s_;
+  }
+  // Disk before host before device: late ones stay.
+  bool swap_boundaries(size_t u) {
+    auto &a = choices_.boundaries[u], &b = choices_.boundaries[u + 1];
+    if (!a || !b || *a >= *b) return false;
+    std::swap(a, b);
+    if (fits()) return true;
+    std::swap(a, b);
+    return false;
+  }
+  static auto rank(const UnitChoice& unit) {
+    return std::make_tuple(!unit.device_home, unit.keep_weights, unit.menu, -static_cast<int>(unit.retained_home));
+  }
+  bool swap_units(size_t u) {
+    UnitChoice &a = choices_.units[u], &b = choices_.units[u + 1];
+    if (!(rank(b) < rank(a))) return false;
+    std::swap(a, b);
+    if (fits()) return true;
+    std::swap(a, b);
+    return false;
+  }
+
+  const Instance& in_;
+  Evaluator evaluator_;
+  const WindowPlan& plan_;
+  WindowChoices choices_;
+  double allowed_s_;
+  int left_ = 10000;
+};
+
+// Every unit with this retained set there, late units first, as far as they fit.
+WindowChoices filled(Evaluator& evaluator, const Instance& in, WindowChoices choices, size_t entry, Tier home) {
+  for (size_t u = choices.units.size(); u-- > 0;) {
+    if (entry >= in.menu[u].size()) continue;
+    const UnitChoice before = choices.units[u];
+    choices.units[u].menu = static_cast<int>(entry);
+    choices.units[u].retained_home = home;
+    if (!std::isfinite(evaluator.step_s(choices))) choices.units[u] = before;
+  }
+  return choices;
+}
+
+}  // namespace
+
+WindowPlan regular_plan(const Instance& instance, const WindowPlan& plan, double allowed_s) {
+  return Regular(instance, plan, allowed_s).run();
+}
+
+WindowPlan greedy_plan(const Instance& instance, const WindowChoices& fit, int evaluations) {
+  Evaluator evaluator(instance);
+  std::vector<std::pair<double, WindowChoices>> starts = {{evaluator.step_s(fit), fit}};
+  size_t entries = 0;
+  for (const auto& menu : instance.menu) entries = std::max(entries, menu.size());
+  for (size_t o = 1; o < entries; ++o) {
+    for (const Tier home : kTiers) {
+      if (home == Tier::kHost && instance.budget_gb.host <= 0) continue;
+      if (home == Tier::kDisk && instance.budget_gb.disk <= 0) continue;
+      WindowChoices start = filled(evaluator, instance, fit, o, home);
+      const double seconds = evaluator.step_s(start);
+      starts.emplace_back(seconds, std::move(start));
+    }
+  }
+  std::stable_sort(starts.begin(), starts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  starts.resize(std::min<size_t>(starts.size(), 4));
+  std::optional<WindowPlan> best;
+  for (const auto& [seconds, start] : starts) {
+    WindowPlan plan = improve(instance, start, evaluations / 8);
+    if (!best || plan.step_s < best->step_s) best = std::move(plan);
+    if (best->step_s <= instance.bound_s() * (1 + 1e-6)) return *best;
+  }
+  return improve(instance, best->choices, evaluations / 2);
+}
+
+}  // namespace lazytrain::plan

@@ -1,0 +1,121 @@
+#include "plan/mip/solve.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "plan/mip/evaluate.h"
+#include "plan/mip/feasible.h"
+#include "plan/mip/incumbent.h"
+#include "plan/mip/window_problem.h"
+
+namespace lazytrain::plan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+class Solving {
+ public:
+  Solving(const Instance& instance, const SolveOptions& options) : in_(instance), options_(options) {
+    if (options_.solver.empty()) options_.solver = has_highs() ? "highs" : "greedy";
+    check_solver_name(options_.solver, "solver");
+    may_skip_ = options.solver.empty();
+    if (options_.gap < 0) options_.gap = in_.gap;
+  }
+
+  WindowSolution run() {
+    const Fit fit = find_fit(in_);
+    bound_s_ = in_.bound_s();
+    if (fit.choices) take(greedy_plan(in_, *fit.choices), "greedy");
+    solution_.incumbent_step_s = best_ ? best_->step_s : 0;
+    const bool is_open = best_ ? gap() > options_.gap : !fit.is_proof;
+    if (options_.solver != "greedy" && options_.time_limit_s > 0 && (is_open || (best_ && !may_skip_))) solve();
+    if (!best_) return infeasible();
+    // People read the map: among plans as good, the regular one.
+    const double allowed_s = best_->step_s + std::max(1e-9, 0.02 * options_.gap * best_->step_s);
+    best_ = regular_plan(in_, *best_,
+                         std::min(allowed_s, std::max(best_->step_s, bound_s_ / (1 - std::min(0.999, options_.gap)))));
+    solution_.step_s = best_->step_s;
+    solution_.bound_s = std::min(bound_s_, best_->step_s);
+    solution_.gap = gap();
+    solution_.plan = std::move(best_);
+    solution_.status = proven_ || solution_.gap <= options_.gap + 1e-9 ? WindowStatus::kOptimal
+                       : options_.solver == "greedy"                   ? WindowStatus::kFeasible
+                                                                       : WindowStatus::kTimeLimit;
+    return finished();
+  }
+
+ private:
+  double gap() const {
+    return best_ && best_->step_s > 0 ? std::max(0.0, (best_->step_s - bound_s_) / best_->step_s) : 0;
+  }
+  void take(WindowPlan plan, const std::string& solver) {
+    if (best_ && plan.step_s >= best_->step_s - 1e-9) return;
+    best_ = std::move(plan);
+    solution_.solver = solver;
+  }
+
+  void solve() {
+    const WindowProblem problem = build_problem(in_);
+    SolveOptions options = options_;
+    options.time_limit_s = std::max(0.0, options_.time_limit_s - since(begin_));
+    // The program's own objective has the ties in it, the step has not.
+    if (best_) options.gap = std::max(options_.gap / 2, options_.gap - problem.max_ties / best_->step_s);
+    const std::vector<double> start = best_ ? problem.values_of(*best_) : std::vector<double>();
+    const MipResult result = solve_mip(problem.mip, start, options);
+    solution_.words = result.words;
+    if (result.status == MipStatus::kInfeasible) return;
+    if (std::isfinite(result.bound)) bound_s_ = std::max(bound_s_, result.bound - problem.max_ties);
+    proven_ = result.status == MipStatus::kGapReached;
+    if (result.values.empty()) return;
+    // The same choices priced by arithmetic have no solver's tolerances in them; but the solver may know better
+    // windows.
+    if (auto plan = Evaluator(in_).plan(problem.choices_of(result.values))) take(std::move(*plan), result.solver);
+    WindowPlan plan = problem.plan_of(result.values);
+    if (best_ && plan.step_s >= best_->step_s * (1 - 1e-7)) return;
+    if (check(in_, plan, 1e-5).empty()) take(std::move(plan), result.solver);
+  }
+
+  WindowSolution infeasible() {
+    solution_.status = WindowStatus::kInfeasible;
+    solution_.solver = options_.solver;
+    solution_.shortage = find_shortage(in_);
+    return finished();
+  }
+  WindowSolution finished() {
+    solution_.solve_s = since(begin_);
+    return std::move(solution_);
+  }
+
+  const Instance& in_;
+  SolveOptions options_;
+  Clock::time_point begin_ = Clock::now();
+  bool may_skip_ = false, proven_ = false;
+  double bound_s_ = 0;
+  std::optional<WindowPlan> best_;
+  WindowSolution solution_;
+};
+
+}  // namespace
+
+std::string_view name_of(WindowStatus status) {
+  switch (status) {
+    case WindowStatus::kOptimal:
+      return "optimal";
+    case WindowStatus::kTimeLimit:
+      return "time_limit";
+    case WindowStatus::kFeasible:
+      return "feasible";
+    case WindowStatus::kInfeasible:
+      break;
+  }
+  return "infeasible";
+}
+
+WindowSolution solve_instance(const Instance& instance, const SolveOptions& options) {
+  return Solving(instance, options).run();
+}
+
+}  // namespace lazytrain::plan

@@ -1,0 +1,51 @@
+#include "plan/mip/solver.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "plan/mip/adapters.h"
+
+#include <fmt/ranges.h>
+
+namespace lazytrain::plan {
+namespace {
+
+constexpr double kTolerance = 5e-6;  // the solvers' own feasibility tolerance, with room for its sums
+
+}  // namespace
+
+std::vector<std::string> solver_names() { return {"highs", "scip", "greedy"}; }
+
+void check_solver_name(std::string_view name, std::string_view where) {
+  const auto names = solver_names();
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  const std::string near = nearest(name, names);
+  throw UsageError("{}: '{}' is no solver{}; known are {}", where, shown(name),
+                   near.empty() ? "" : fmt::format(", did you mean '{}'?", near), fmt::join(names, ", "));
+}
+
+MipResult solve_mip(const Mip& mip, const std::vector<double>& start, const SolveOptions& options) {
+  const std::string solver = !options.solver.empty() ? options.solver : has_highs() ? "highs" : "greedy";
+  check_solver_name(solver, "solver");
+  const double gap = std::max(0.0, options.gap);
+  MipResult result;
+  result.solver = solver;
+  result.values = start;
+  result.bound = -kInfinity;
+  if (solver == "highs") result = solve_with_highs(mip, start, options.time_limit_s, gap);
+  if (solver == "scip") result = solve_with_scip(mip, start, options.time_limit_s, gap);
+  // What a solver calls a solution is one only when it is.
+  if (!result.values.empty() && mip.max_violation(result.values) > kTolerance) {
+    result.words += "; its solution breaks the program";
+    result.status = MipStatus::kFault;
+    result.values = start;
+  }
+  if (!start.empty() && !result.values.empty() && mip.objective(result.values) > mip.objective(start))
+    result.values = start;
+  if (!result.values.empty()) result.objective = mip.objective(result.values);
+  return result;
+}
+
+}  // namespace lazytrain::plan

@@ -1,5 +1,8 @@
 #include "optim/state_layout.h"
 
+#include <cstdlib>
+#include <string>
+
 #include "base/arith.h"
 #include "base/error.h"
 
@@ -32,6 +35,24 @@ double bytes_a_parameter(StateKind kind) {
   // Over many parameters, so that what a kind keeps per block of them is counted in part.
   constexpr int64_t kMany = int64_t{1} << 30;
   return static_cast<double>(state_bytes(kind, kMany).total()) / static_cast<double>(kMany);
+}
+
+int64_t planned_state_bytes(std::string_view state, int64_t parameters) {
+  const auto in_8bit = [](int64_t count, int64_t block) { return 2 * (count + 4 * ((count + block - 1) / block)); };
+  if (state == "fp32") return 8 * parameters;
+  if (state == "8bit") return in_8bit(parameters, 256);
+  constexpr std::string_view kHybrid = "hybrid:";
+  if (state.starts_with(kHybrid)) {
+    const std::string number(state.substr(kHybrid.size()));
+    char* end = nullptr;
+    const double fraction = std::strtod(number.c_str(), &end);
+    if (!number.empty() && *end == '\0' && fraction >= 0 && fraction <= 1) {
+      const auto small = static_cast<int64_t>(fraction * static_cast<double>(parameters));
+      return in_8bit(small, 4096) + 8 * (parameters - small);
+    }
+  }
+  throw UsageError("optimizer state '{}' is unknown; expected fp32, 8bit or hybrid:FRACTION with a fraction of 0 to 1",
+                   state);
 }
 
 const StateSection& StateLayout::section(std::string_view name) const {

@@ -14,6 +14,8 @@ enum class What : uint8_t {
   kNothing,
   kOldWeights,    // of `unit`, before the update of this step
   kWeights,       // of `unit`
+  kOldState,      // optimizer state of `unit`, before the update of this step
+  kState,         // optimizer state of `unit`
   kOldGradient,   // of `unit`, as the step before stored it
   kStored,        // gradient of `unit`, of this step
   kBoundary,      // behind `unit`, of micro-batch `count`
@@ -22,9 +24,11 @@ enum class What : uint8_t {
   kRegenerated,   // a workspace that holds what backward of `unit` reads, of micro-batch `count`
   kGradientSum    // of `unit`'s parameters, over `count` contributions
 };
-constexpr std::array<std::string_view, 10> kWhatNames = {"nothing",
+constexpr std::array<std::string_view, 12> kWhatNames = {"nothing",
                                                          "weights before their update",
                                                          "weights",
+                                                         "optimizer state before its update",
+                                                         "optimizer state",
                                                          "the gradient of the step before",
                                                          "the stored gradient",
                                                          "boundary",
@@ -51,10 +55,12 @@ class Follower {
       : program_(program), contents_(program.buffers.size()), head_(static_cast<int>(program.policy.units.size()) - 1) {
     for (size_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];
+      if (!buffer.state) continue;
       if (buffer.purpose == Purpose::kWeights) {
         contents_[b] = {What::kOldWeights, buffer.unit, 0};
         weight_bytes_[buffer.unit] = buffer.bytes;
       }
+      if (buffer.purpose == Purpose::kOptimizer) contents_[b] = {What::kOldState, buffer.unit, 0};
       if (buffer.purpose == Purpose::kGradients) contents_[b] = {What::kOldGradient, buffer.unit, 0};
     }
     for (const Instruction& i : program.instructions) {
@@ -79,8 +85,15 @@ class Follower {
         case Action::kCompute:
           compute();
           break;
+        case Action::kCopyOut:
+        case Action::kFetch:
+        case Action::kDiskRead:
+        case Action::kDiskWrite:
+          move();
+          break;
       }
     }
+    check_end();
     return std::move(faults_);
   }
 
@@ -136,9 +149,47 @@ class Follower {
     const int u = instruction_->unit;
     expect(Role::kGradientStore, {What::kOldGradient, u, 0}, "gradient");
     replace(Role::kWeights, {What::kOldWeights, u, 0}, {What::kWeights, u, 0}, "weights");
-    if (const Use* use = use_of(Role::kOptimizer, true, "optimizer state")) {
-      if (buffer(*use).purpose != Purpose::kOptimizer || buffer(*use).unit != u)
-        fault("its optimizer state is another's");
+    replace(Role::kOptimizer, {What::kOldState, u, 0}, {What::kState, u, 0}, "optimizer state");
+  }
+
+  // Between tiers as the action says; the target holds what the source held. Of weights the first half may be enough.
+  void move() {
+    const Use* from = use_of(Role::kSource, false, "source");
+    const Use* to = use_of(Role::kTarget, true, "target");
+    if (from == nullptr || to == nullptr) return;
+    const Action action = instruction_->action;
+    const Tier source = action == Action::kCopyOut    ? Tier::kDevice
+                        : action == Action::kDiskRead ? Tier::kDisk
+                                                      : Tier::kHost;
+    const Tier target = action == Action::kFetch       ? Tier::kDevice
+                        : action == Action::kDiskWrite ? Tier::kDisk
+                                                       : Tier::kHost;
+    if (buffer(*from).tier != source || buffer(*to).tier != target) {
+      fault("moves {} to {}: from {} to {}", buffer(*from).name, buffer(*to).name, name_of(buffer(*from).tier),
+            name_of(buffer(*to).tier));
+    }
+    const Content content = contents_[static_cast<size_t>(from->buffer)];
+    if (content.what == What::kNothing) fault("moves {}, which holds nothing", buffer(*from).name);
+    if (content.unit != instruction_->unit) fault("moves {}", text(content));
+    contents_[static_cast<size_t>(to->buffer)] = content;
+    // Gradients are rounded on their way to the store; weights that are only read need no remainder.
+    const bool halves = content.what == What::kWeights && !buffer(*to).state;
+    const bool rounds = content.what == What::kGradientSum && buffer(*to).state;
+    const int64_t needed = halves || rounds ? buffer(*from).bytes / 2 : buffer(*from).bytes;
+    if (buffer(*to).bytes < needed) fault("{} is too small for {}", buffer(*to).name, buffer(*from).name);
+  }
+
+  // State is where it lives, and of this step.
+  void check_end() {
+    for (size_t b = 0; b < contents_.size(); ++b) {
+      const Buffer& buffer = program_.buffers[b];
+      if (!buffer.state) continue;
+      const What expected = buffer.purpose == Purpose::kWeights     ? What::kWeights
+                            : buffer.purpose == Purpose::kOptimizer ? What::kState
+                                                                    : What::kStored;
+      if (contents_[b] != Content{expected, buffer.unit, 0}) {
+        faults_.push_back(fmt::format("at the end {} holds {}", buffer.name, text(contents_[b])));
+      }
     }
   }
 
@@ -146,14 +197,21 @@ class Follower {
     const int u = instruction_->unit;
     expect(Role::kWeights, {What::kWeights, u, 0}, "weights");
     put(Role::kOutput, {What::kWeights, u, 0}, "copy");
-    expect_bytes(Role::kOutput, weight_bytes_[u], "copy");
+    expect_bytes(Role::kOutput, program_.compute == DType::kF32 ? weight_bytes_[u] : weight_bytes_[u] / 2, "copy");
   }
 
   void accumulate() {
     const int u = instruction_->unit;
     const int contributions = program_.micro_batches * (tied_ && u == 0 ? 2 : 1);
-    expect(Role::kWeightGradient, {What::kGradientSum, u, contributions}, "gradient sum");
-    replace(Role::kGradientStore, {What::kOldGradient, u, 0}, {What::kStored, u, 0}, "stored gradient");
+    const Content sum{What::kGradientSum, u, contributions};
+    const bool in_store = std::none_of(instruction_->uses.begin(), instruction_->uses.end(),
+                                       [](const Use& use) { return use.role == Role::kWeightGradient; });
+    if (in_store) {  // copied out there already
+      replace(Role::kGradientStore, sum, {What::kStored, u, 0}, "stored gradient");
+    } else {
+      expect(Role::kWeightGradient, sum, "gradient sum");
+      replace(Role::kGradientStore, {What::kOldGradient, u, 0}, {What::kStored, u, 0}, "stored gradient");
+    }
   }
 
   void compute() {

@@ -54,6 +54,7 @@ Policy megatrain(const graph::Graph& graph, const Shape& shape) {
   }
   policy.recompute_whole_unit = true;
   policy.recompute_whole_block = true;
+  policy.update_chases_forward = false;
   return policy;
 }
 

@@ -18,7 +18,7 @@ struct Shape {
 // Everything on the device; only row ops (norms, the SwiGLU product) are run again in backward.
 Policy resident(const graph::Graph& graph, const Shape& shape);
 // MegaTrain's executor: a checkpoint every 4 layers, the whole block run again, then each layer once more before its
-// backward: three layer-forwards a step, weights streamed for each.
+// backward: three layer-forwards a step, weights streamed for each; the update of everything behind everything.
 Policy megatrain(const graph::Graph& graph, const Shape& shape);
 
 std::vector<std::string> policy_names();

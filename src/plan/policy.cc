@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "optim/state_layout.h"
 
 namespace lazytrain::plan {
 namespace {
@@ -45,7 +46,8 @@ Json to_json(const Policy& policy) {
     units.push_back({{"retained", u.retained},
                      {"retained_home", name_of(u.retained_home)},
                      {"weight_home", name_of(u.weight_home)},
-                     {"optimizer_home", name_of(u.optimizer_home)}});
+                     {"optimizer_home", name_of(u.optimizer_home)},
+                     {"keep_weights", u.keep_weights}});
   }
   return {{"format", 1},
           {"name", policy.name},
@@ -55,6 +57,8 @@ Json to_json(const Policy& policy) {
           {"seq", policy.seq},
           {"recompute_whole_unit", policy.recompute_whole_unit},
           {"recompute_whole_block", policy.recompute_whole_block},
+          {"update_chases_forward", policy.update_chases_forward},
+          {"optimizer_state", policy.optimizer_state},
           {"weight_slots", policy.weight_slots},
           {"gradient_buffers", policy.gradient_buffers},
           {"solver", policy.solver},
@@ -71,8 +75,8 @@ Policy policy_from_json(const Json& json, const std::string& where) {
     throw InputError("{}: plan format {} is not known here (1 is)", where, object.integer("format", 0, 1000));
   }
   refuse_others(object, {"format", "name", "model", "batch", "micro_batch", "seq", "recompute_whole_unit",
-                         "recompute_whole_block", "weight_slots", "gradient_buffers", "solver", "predicted_step_s",
-                         "bound_s", "gap", "boundaries", "units",
+                         "recompute_whole_block", "update_chases_forward", "optimizer_state", "weight_slots",
+                         "gradient_buffers", "solver", "predicted_step_s", "bound_s", "gap", "boundaries", "units",
                          // Beside the policy in plan.json: what it was made for.
                          "model_config", "compute", "profile"});
   Policy policy;
@@ -83,6 +87,9 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   policy.seq = object.integer("seq", 1, kMaxTokens / policy.micro_batch);
   policy.recompute_whole_unit = object.boolean_or("recompute_whole_unit", false);
   policy.recompute_whole_block = object.boolean_or("recompute_whole_block", false);
+  policy.update_chases_forward = object.boolean_or("update_chases_forward", true);
+  policy.optimizer_state = object.string_or("optimizer_state", "fp32");
+  optim::planned_state_bytes(policy.optimizer_state, 1);  // refuses what it does not know
   policy.weight_slots = static_cast<int>(object.integer_or("weight_slots", 2, 1, 64));
   policy.gradient_buffers = static_cast<int>(object.integer_or("gradient_buffers", 2, 1, 64));
   policy.solver = object.string_or("solver", "none");
@@ -96,7 +103,7 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   }
   for (const Json& item : array_of(object, "units")) {
     const JsonObject u(item, fmt::format("{}: units[{}]", where, policy.units.size()));
-    refuse_others(u, {"retained", "retained_home", "weight_home", "optimizer_home"});
+    refuse_others(u, {"retained", "retained_home", "weight_home", "optimizer_home", "keep_weights"});
     UnitPolicy unit;
     for (const Json& name : array_of(u, "retained")) {
       if (!name.is_string()) throw InputError("{}: \"retained\" must list names of values", u.where());
@@ -105,6 +112,7 @@ Policy policy_from_json(const Json& json, const std::string& where) {
     unit.retained_home = tier_from(u, "retained_home");
     unit.weight_home = tier_from(u, "weight_home");
     unit.optimizer_home = tier_from(u, "optimizer_home");
+    unit.keep_weights = u.boolean_or("keep_weights", false);
     policy.units.push_back(std::move(unit));
   }
   return policy;

@@ -24,6 +24,7 @@ struct UnitPolicy {
   Tier retained_home = Tier::kDevice;
   Tier weight_home = Tier::kHost;
   Tier optimizer_home = Tier::kHost;
+  bool keep_weights = false;  // streamed weights stay on the device from forward to backward
   friend bool operator==(const UnitPolicy&, const UnitPolicy&) = default;
 };
 
@@ -38,8 +39,12 @@ struct Policy {
   // As engines without slices do: run all of a unit's forward again, and the last unit of a block once more too.
   bool recompute_whole_unit = false;
   bool recompute_whole_block = false;
-  int weight_slots = 2;      // units whose streamed weights are on the device at once
-  int gradient_buffers = 2;  // units whose gradients are on the device at once
+  // The update of unit u runs just before the next forward needs its weights; otherwise every update before any
+  // forward.
+  bool update_chases_forward = true;
+  std::string optimizer_state = "fp32";  // optim::planned_state_bytes
+  int weight_slots = 2;                  // units whose streamed weights are on the device at once
+  int gradient_buffers = 2;              // units whose gradients are on the device at once
 
   // How it was found. predicted_step_s is the simulator's figure for the compiled program.
   std::string solver = "none";

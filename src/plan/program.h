@@ -10,13 +10,14 @@
 
 #include "base/dtype.h"
 #include "graph/pass.h"
+#include "hw/profile.h"
 #include "plan/policy.h"
 #include "plan/words.h"
 
 namespace lazytrain::plan {
 
-// A range of a tier. State buffers live across steps at the offsets of state_layout(); the others are placed by
-// liveness and share memory.
+// A range of a tier. State buffers live across steps, those of one memory at the offsets of state_layout(); the others
+// are placed by liveness behind them and share memory.
 struct Buffer {
   std::string name;
   Purpose purpose = Purpose::kWorkspace;
@@ -40,7 +41,9 @@ enum class Role : uint8_t {
   kWeightGradient,
   kTiedGradient,
   kOptimizer,
-  kGradientStore
+  kGradientStore,
+  kSource,  // of a transfer
+  kTarget
 };
 
 struct Use {
@@ -66,6 +69,7 @@ struct Program {
   Policy policy;
   graph::Dims dims;  // of one micro-batch, at its largest
   int micro_batches = 1;
+  bool one_memory = true;  // device and host are the same memory: nothing moves between them
   DType compute = DType::kBF16;
   std::vector<Buffer> buffers;
   std::vector<graph::Pass> layouts;
@@ -73,6 +77,10 @@ struct Program {
   std::vector<Instruction> instructions;
   std::array<int64_t, 3> tier_bytes = {0, 0, 0};  // what each tier needs, state included
 };
+
+// Bytes that a transfer moves (kCopyIn: the half or both halves of the weights; kCopyOut of gradients: rounded to the
+// stored type); 0 for other actions.
+int64_t transfer_bytes(const Program& program, const Instruction& instruction);
 
 std::string label(const Program& program, const graph::Graph& graph, int instruction);  // "layer.3 backward 1"
 
@@ -93,13 +101,17 @@ StateLayout state_layout(const graph::Graph& graph, DType compute);
 
 struct CompileOptions {
   DType compute = DType::kBF16;
+  // Compile for this machine. Null, or a profile with one_memory: device and host are one, weights are used in place
+  // (under `compute: fp32` merged into streamed fp32 copies), homes `device` and `host` mean the same and there is no
+  // disk. Otherwise everything is moved between tiers as the policy says, when the profile's links have time for it.
+  // Outlives the call only.
+  const hw::Profile* machine = nullptr;
   // Scratch bytes that the device's kernels of an op need; empty: none.
   std::function<int64_t(const graph::OpKind&, const graph::Dims&)> scratch_bytes;
 };
 
-// Compiles for a machine whose device and host are one memory: weights are used in place (under `compute: fp32` they
-// are merged into streamed fp32 copies), homes `device` and `host` mean the same. Throws InputError when the policy
-// does not belong to the graph, UsageError when it puts something on disk.
+// Throws InputError when the policy does not belong to the graph, UsageError when it asks for what the machine has not
+// (a disk) or for what no program can do (weights on the device with their optimizer state elsewhere).
 Program compile(const graph::Graph& graph, const Policy& policy, const CompileOptions& options);
 
 // Proves that every value is produced before it is read and is the one that is meant, no two live buffers overlap,

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "graph/pass.h"
+#include "hw/profile.h"
 #include "plan/heuristics.h"
 #include "plan/policy.h"
 
@@ -39,6 +40,43 @@ inline Policy random_policy(const graph::Graph& graph, const Shape& shape, uint6
   policy.weight_slots = 1 + static_cast<int>(rng.below(draw++, 3));
   policy.gradient_buffers = 1 + static_cast<int>(rng.below(draw++, 3));
   return policy;
+}
+
+// The same for a machine of several tiers: any home that a program can serve, disk included.
+inline Policy random_tiered_policy(const graph::Graph& graph, const Shape& shape, uint64_t seed) {
+  Policy policy = random_policy(graph, shape, seed);
+  const CounterRng rng(seed, 4);
+  uint64_t draw = 0;
+  const auto chance = [&](double p) { return rng.uniform(draw++) < p; };
+  const auto any_tier = [&] { return static_cast<Tier>(rng.below(draw++, 3)); };
+  const auto off_device = [&] { return chance(0.3) ? Tier::kDisk : Tier::kHost; };
+  for (BoundaryPolicy& boundary : policy.boundaries) boundary.home = any_tier();
+  for (size_t u = 0; u < policy.units.size(); ++u) {
+    UnitPolicy& unit = policy.units[u];
+    unit.retained_home = any_tier();
+    const bool resident = u > 0 && chance(0.2);
+    unit.weight_home = resident ? Tier::kDevice : u > 0 ? off_device() : Tier::kHost;
+    unit.optimizer_home = resident ? Tier::kDevice : off_device();
+    unit.keep_weights = !resident && chance(0.2);
+  }
+  policy.update_chases_forward = chance(0.7);
+  if (chance(0.5)) policy.optimizer_state = chance(0.5) ? "8bit" : "hybrid:0.25";
+  return policy;
+}
+
+// A machine of three tiers on which a toy graph's windows and transfers take similar times.
+inline hw::Profile tiered_machine() {
+  hw::Profile profile;
+  profile.name = "toy tiers";
+  profile.gemm_flops = 1e9;
+  profile.memory_bandwidth = 1e9;
+  profile.host_bandwidth = 2e8;
+  profile.launch_s = 1e-6;
+  profile.links = {2e7, 2e7, 3e7, 1e7, 5e6};
+  profile.device_bytes = int64_t{1} << 30;
+  profile.host_bytes = int64_t{1} << 32;
+  profile.disk_bytes = int64_t{1} << 36;
+  return profile;
 }
 
 // The same policy under another name: for saying that two policies differ in more than that.

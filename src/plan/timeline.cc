@@ -1,24 +1,115 @@
 #include "plan/timeline.h"
 
 #include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+#include "optim/state_layout.h"
 
 namespace lazytrain::plan {
 namespace {
 
 // fp32 in, bf16 out.
 constexpr double kAccumulateBytes = 6;
+// A stored bf16 gradient is only read for its norm.
+constexpr double kNormBytes = 2;
 // Both halves in, fp32 out.
 constexpr double kMergeBytes = 8;
 
-double compute_seconds(const graph::Unit& unit, const graph::Pass& pass, const Instruction& i, const graph::Dims& dims,
-                       const hw::Profile& profile) {
-  double seconds = profile.launch_s;
-  for (int s = i.first_step; s < i.last_step; ++s) {
-    const graph::Work work = graph::work_of(unit, pass, dims, s, s + 1);
-    seconds += std::max(work.flops / profile.gemm_flops, work.bytes / profile.memory_bandwidth);
-  }
-  return seconds;
+double link_seconds(double bytes, double rate, std::string_view link) {
+  if (bytes <= 0) return 0;
+  if (rate <= 0) throw std::logic_error("a program moves bytes over " + std::string(link) + ", which has no rate");
+  return bytes / rate;
 }
+
+// Lanes in order, each with the instruction it runs and how much of it is left.
+class Simulation {
+ public:
+  Simulation(const Program& program, const CostTable& costs) : program_(program), costs_(costs) {
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      queue_[static_cast<size_t>(program.instructions[i].lane)].push_back(static_cast<int>(i));
+    }
+    spans_.resize(program.instructions.size());
+    ended_.assign(program.instructions.size(), false);
+  }
+
+  std::vector<Span> run() {
+    size_t left = program_.instructions.size();
+    while (left > 0) {
+      while (start_what_can()) {
+      }
+      left -= advance();
+    }
+    return std::move(spans_);
+  }
+
+ private:
+  struct Running {
+    int instruction = -1;
+    double left_s = 0;  // alone on the machine
+  };
+
+  bool start_what_can() {
+    bool started = false;
+    for (size_t lane = 0; lane < running_.size(); ++lane) {
+      if (running_[lane].instruction >= 0 || next_[lane] == queue_[lane].size()) continue;
+      const int index = queue_[lane][next_[lane]];
+      const auto& after = program_.instructions[static_cast<size_t>(index)].after;
+      if (!std::all_of(after.begin(), after.end(), [&](int e) { return ended_[static_cast<size_t>(e)]; })) continue;
+      ++next_[lane];
+      running_[lane] = {index, costs_.seconds(index)};
+      spans_[static_cast<size_t>(index)] = {index, now_, now_};
+      started = true;
+    }
+    return started;
+  }
+
+  double rate(size_t lane) const {
+    const auto shares = [&](Lane l) {
+      const int index = running_[static_cast<size_t>(l)].instruction;
+      return index >= 0 && costs_.shares_link(index);
+    };
+    const bool both = shares(Lane::kH2D) && shares(Lane::kD2H);
+    const bool link = lane == static_cast<size_t>(Lane::kH2D) || lane == static_cast<size_t>(Lane::kD2H);
+    return both && link ? costs_.joint_share() : 1;
+  }
+
+  // To the next end of an instruction; returns how many ended.
+  size_t advance() {
+    double step = std::numeric_limits<double>::infinity();
+    std::array<double, kLanes> rates = {};
+    for (size_t lane = 0; lane < running_.size(); ++lane) {
+      if (running_[lane].instruction < 0) continue;
+      rates[lane] = rate(lane);
+      step = std::min(step, running_[lane].left_s / rates[lane]);
+    }
+    if (step == std::numeric_limits<double>::infinity())
+      throw std::logic_error("the program's lanes wait for each other");
+    now_ += step;
+    size_t ended = 0;
+    for (size_t lane = 0; lane < running_.size(); ++lane) {
+      Running& running = running_[lane];
+      if (running.instruction < 0) continue;
+      running.left_s -= step * rates[lane];
+      // What is within rounding of its end is at its end: otherwise a lane may be left with 1e-20 s.
+      if (running.left_s > 1e-12 * now_) continue;
+      spans_[static_cast<size_t>(running.instruction)].end_s = now_;
+      ended_[static_cast<size_t>(running.instruction)] = true;
+      running.instruction = -1;
+      ++ended;
+    }
+    return ended;
+  }
+
+  const Program& program_;
+  const CostTable& costs_;
+  std::array<std::vector<int>, kLanes> queue_;
+  std::array<size_t, kLanes> next_ = {};
+  std::array<Running, kLanes> running_;
+  std::vector<Span> spans_;
+  std::vector<bool> ended_;
+  double now_ = 0;
+};
 
 }  // namespace
 
@@ -33,41 +124,59 @@ LaneSummary summarize(const Program& program, const Timeline& timeline) {
 }
 
 CostTable::CostTable(const graph::Graph& graph, const Program& program, const hw::Profile& profile) {
+  const hw::Links& links = profile.links;
+  if (links.joint > 0 && links.h2d + links.d2h > 0) {
+    joint_share_ = std::min(1.0, links.joint / (links.h2d + links.d2h));
+  }
   for (const Instruction& i : program.instructions) {
     const graph::Unit& unit = graph.units[static_cast<size_t>(i.unit)];
     const auto elements = static_cast<double>(unit.block_elements);
+    const double memory = i.lane == Lane::kCompute ? profile.memory_bandwidth : profile.host_bandwidth;
+    const auto bytes = static_cast<double>(transfer_bytes(program, i));
+    Cost cost;
     switch (i.action) {
       case Action::kCompute:
-        seconds_.push_back(
-            compute_seconds(unit, program.layouts[static_cast<size_t>(i.layout)], i, program.dims, profile));
+        cost.seconds = profile.launch_s + pass_seconds(unit, program.layouts[static_cast<size_t>(i.layout)],
+                                                       i.first_step, i.last_step, program.dims, profile);
         break;
-      case Action::kUpdate:
-        seconds_.push_back(elements * kUpdateBytes / profile.host_bandwidth);
+      case Action::kUpdate: {
+        const auto state =
+            static_cast<double>(optim::planned_state_bytes(program.policy.optimizer_state, unit.block_elements));
+        cost.seconds = elements * update_bytes(state / std::max(1.0, elements)) / memory;
         break;
+      }
       case Action::kAccumulate:
-        seconds_.push_back(elements * kAccumulateBytes / profile.host_bandwidth);
+        cost.seconds = elements * (i.uses.size() == 1 ? kNormBytes : kAccumulateBytes) / memory;
         break;
       case Action::kCopyIn:
-        seconds_.push_back(elements * kMergeBytes / profile.memory_bandwidth);
+        if (program.one_memory || i.lane == Lane::kHost) {
+          cost.seconds = elements * kMergeBytes / (program.one_memory ? profile.memory_bandwidth : memory);
+        } else {
+          cost = {link_seconds(bytes, links.h2d, "h2d"), true};
+        }
+        break;
+      case Action::kFetch:
+        cost = {link_seconds(bytes, links.h2d, "h2d"), true};
+        break;
+      case Action::kCopyOut:
+        cost = {link_seconds(bytes, links.d2h, "d2h"), true};
+        break;
+      case Action::kDiskRead:
+        cost.seconds = link_seconds(bytes, links.disk_read, "disk_read");
+        break;
+      case Action::kDiskWrite:
+        cost.seconds = link_seconds(bytes, links.disk_write, "disk_write");
         break;
     }
+    costs_.push_back(cost);
   }
 }
 
 Timeline simulate(const Program& program, const CostTable& costs) {
   Timeline timeline;
   timeline.peak_bytes = program.tier_bytes;
-  std::array<double, kLanes> free_at = {};
-  std::vector<double> ended(program.instructions.size(), 0);
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const Instruction& instruction = program.instructions[i];
-    double start = free_at[static_cast<size_t>(instruction.lane)];
-    for (const int earlier : instruction.after) start = std::max(start, ended[static_cast<size_t>(earlier)]);
-    ended[i] = start + costs.seconds(static_cast<int>(i));
-    free_at[static_cast<size_t>(instruction.lane)] = ended[i];
-    timeline.spans.push_back({static_cast<int>(i), start, ended[i]});
-    timeline.step_s = std::max(timeline.step_s, ended[i]);
-  }
+  timeline.spans = Simulation(program, costs).run();
+  for (const Span& span : timeline.spans) timeline.step_s = std::max(timeline.step_s, span.end_s);
   return timeline;
 }
 

@@ -7,6 +7,7 @@
 
 #include "graph/graph.h"
 #include "hw/profile.h"
+#include "plan/cost.h"
 #include "plan/program.h"
 
 namespace lazytrain::plan {
@@ -29,22 +30,29 @@ struct LaneSummary {
 };
 LaneSummary summarize(const Program& program, const Timeline& timeline);
 
-// Bytes a parameter that the update reads and writes: bf16 gradient, both weight halves, m and v. What a profile's
-// host_bandwidth is measured against.
-inline constexpr double kUpdateBytes = 26;
-
-// How long each instruction takes on a machine: roofline per op (FLOPs over the sustained rate, bytes over bandwidth,
-// whichever is longer) plus the launch overhead.
+// How long each instruction takes on a machine: compute by cost.h plus the launch overhead of each instruction, updates
+// and accumulation by the bandwidth of the memory they stream, transfers by their bytes over a link.
 class CostTable {
  public:
   CostTable(const graph::Graph& graph, const Program& program, const hw::Profile& profile);
-  double seconds(int instruction) const { return seconds_[static_cast<size_t>(instruction)]; }
+  // Alone on the machine.
+  double seconds(int instruction) const { return costs_[static_cast<size_t>(instruction)].seconds; }
+  // True of transfers over h2d and d2h: they slow each other down to the joint limit.
+  bool shares_link(int instruction) const { return costs_[static_cast<size_t>(instruction)].shares_link; }
+  // What a link keeps of its rate while the other direction is busy too.
+  double joint_share() const { return joint_share_; }
 
  private:
-  std::vector<double> seconds_;
+  struct Cost {
+    double seconds = 0;
+    bool shares_link = false;
+  };
+  std::vector<Cost> costs_;
+  double joint_share_ = 1;
 };
 
-// Runs the lanes in order against the table: deterministic, the same list the executor runs.
+// Runs the lanes in order against the table: deterministic, the same list the executor runs. Device and host exchange
+// at most the joint rate: while both directions are busy, each runs at its share of it.
 Timeline simulate(const Program& program, const CostTable& costs);
 
 }  // namespace lazytrain::plan

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "plan/contents.h"
 #include "plan/program.h"
@@ -59,6 +60,8 @@ class Validator {
     check_uses();
     check_overlaps();
     check_work();
+    check_places();
+    if (!program_.policy.update_chases_forward) check_updates_first();
     if (faults_.empty()) faults_ = check_contents(program_);
     return faults_;
   }
@@ -197,6 +200,54 @@ class Validator {
           expect_once(static_cast<int>(Pass::kBackward), u, m, "backward");
         } else {
           expect_once(static_cast<int>(Pass::kLoss), u, m, "loss");
+        }
+      }
+    }
+  }
+
+  // Instructions stand on the lane of their kind, and kernels find their buffers in the memory they can reach.
+  void check_places() {
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      const Instruction& instruction = program_.instructions[i];
+      if (const auto expected = lane_of(instruction.action); expected && instruction.lane != *expected) {
+        fault("instruction {} ({}) is on lane {}", i, name_of(instruction.action), name_of(instruction.lane));
+      }
+      if (program_.one_memory || instruction.action != Action::kCompute) continue;
+      const Tier reach = instruction.lane == Lane::kHost ? Tier::kHost : Tier::kDevice;
+      for (const Use& use : instruction.uses) {
+        const Buffer& buffer = program_.buffers[static_cast<size_t>(use.buffer)];
+        if (buffer.tier != reach) fault("instruction {} cannot reach {} on {}", i, buffer.name, name_of(buffer.tier));
+      }
+    }
+  }
+
+  static std::optional<Lane> lane_of(Action action) {
+    switch (action) {
+      case Action::kCopyOut:
+        return Lane::kD2H;
+      case Action::kFetch:
+        return Lane::kH2D;
+      case Action::kDiskRead:
+        return Lane::kDiskRead;
+      case Action::kDiskWrite:
+        return Lane::kDiskWrite;
+      case Action::kCopyIn:
+      case Action::kCompute:
+      case Action::kAccumulate:
+      case Action::kUpdate:
+        return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  void check_updates_first() {
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      if (program_.instructions[i].action != Action::kCompute) continue;
+      for (size_t j = 0; j < program_.instructions.size(); ++j) {
+        if (program_.instructions[j].action == Action::kUpdate &&
+            !order_.before(static_cast<int>(j), static_cast<int>(i))) {
+          fault("instruction {} does not wait for the update of unit {}, though the policy says that all come first", i,
+                program_.instructions[j].unit);
         }
       }
     }

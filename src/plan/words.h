@@ -15,8 +15,11 @@ inline constexpr std::array<std::string_view, 6> kLaneNames = {"compute", "h2d",
                                                                "host",    "disk_read", "disk_write"};
 inline constexpr int kLanes = 6;
 
-enum class Action : uint8_t { kCopyIn, kCompute, kAccumulate, kUpdate };
-inline constexpr std::array<std::string_view, 4> kActionNames = {"copy_in", "compute", "accumulate", "update"};
+// kCopyIn brings weights to where kernels read them. The others move a buffer by one tier: kCopyOut to the host,
+// kFetch back to the device, kDiskWrite and kDiskRead between host and disk.
+enum class Action : uint8_t { kCopyIn, kCompute, kAccumulate, kUpdate, kCopyOut, kFetch, kDiskRead, kDiskWrite };
+inline constexpr std::array<std::string_view, 8> kActionNames = {"copy_in",  "compute", "accumulate", "update",
+                                                                 "copy_out", "fetch",   "disk_read",  "disk_write"};
 
 // kBlockRecompute runs a unit forward again to get the boundary behind it; kRecompute regenerates what its backward
 // reads.

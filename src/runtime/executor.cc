@@ -117,6 +117,7 @@ Executor::Executor(const graph::Graph& graph, plan::Program program, ModelState&
       pool_(pool),
       device_(program_.tier_bytes[static_cast<size_t>(plan::Tier::kDevice)], "activations") {
   require_cpu_kernels(graph_);
+  if (!program_.one_memory) throw std::logic_error("the program is for a machine of several memories");
   if (program_.tier_bytes[static_cast<size_t>(plan::Tier::kHost)] != state.bytes()) {
     throw std::logic_error("the program's state layout is not the model state's");
   }
@@ -172,6 +173,8 @@ Executor::Executor(const graph::Graph& graph, plan::Program program, ModelState&
             break;
           case plan::Role::kOptimizer:
           case plan::Role::kGradientStore:
+          case plan::Role::kSource:
+          case plan::Role::kTarget:
             break;
         }
       }
@@ -250,6 +253,11 @@ void Executor::execute(int index) {
     case plan::Action::kUpdate:
       update(instruction);
       break;
+    case plan::Action::kCopyOut:
+    case plan::Action::kFetch:
+    case plan::Action::kDiskRead:
+    case plan::Action::kDiskWrite:
+      throw std::logic_error("a program of one memory moves nothing between tiers");
   }
 }
 

@@ -1,0 +1,31 @@
+// What work costs on a machine: the one place where declared FLOPs and bytes become seconds.
+#pragma once
+
+#include "graph/graph.h"
+#include "graph/pass.h"
+#include "hw/profile.h"
+
+namespace lazytrain::plan {
+
+// Bytes a parameter that the update of fp32 state reads and writes: bf16 gradient, both weight halves, m and v. What a
+// profile's host_bandwidth is measured against.
+inline constexpr double kUpdateBytes = 26;
+
+// Bytes a parameter that the update touches when its state takes `state_bytes` a parameter: gradient read, weights and
+// state read and written.
+double update_bytes(double state_bytes);
+
+// Roofline: FLOPs over the sustained rate of their kind (attention and other ops that mix tokens, or products over that
+// many rows), bytes over bandwidth, whichever is longer.
+double op_seconds(const graph::OpKind& op, const graph::Work& work, const graph::Dims& dims,
+                  const hw::Profile& profile);
+
+// The steps first_step to last_step of a pass, one after the other.
+double pass_seconds(const graph::Unit& unit, const graph::Pass& pass, int first_step, int last_step,
+                    const graph::Dims& dims, const hw::Profile& profile);
+inline double pass_seconds(const graph::Unit& unit, const graph::Pass& pass, const graph::Dims& dims,
+                           const hw::Profile& profile) {
+  return pass_seconds(unit, pass, 0, static_cast<int>(pass.steps.size()), dims, profile);
+}
+
+}  // namespace lazytrain::plan

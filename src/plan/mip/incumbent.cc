@@ -25,8 +25,9 @@ struct Change {
 
 class Improver {
  public:
-  Improver(const Instance& instance, const WindowChoices& choices, int evaluations)
-      : in_(instance), evaluator_(instance), best_(choices), left_(evaluations) {
+  Improver(const Instance& instance, const WindowChoices& choices, int evaluations, double target_s, int seed)
+      : in_(instance), evaluator_(instance), best_(choices), left_(evaluations), seed_(seed) {
+    target_s_ = std::max(target_s, instance.bound_s() * (1 + 1e-6));
     best_s_ = price();
     for (size_t o = 0; o < max_menu(); ++o) {
       for (const Tier home : kTiers) {
@@ -47,14 +48,14 @@ class Improver {
     }
   }
 
-  // Climbs, then again and again drops the choices of a stretch of units and climbs from there.
+  // Climbs, then again and again changes one to three stretches of units and climbs from there.
   WindowPlan run() {
     climb();
-    const CounterRng rng(1, 0);
-    for (uint64_t draw = 0; left_ > 0 && best_s_ > in_.bound_s() * (1 + 1e-6);) {
+    const CounterRng rng(static_cast<uint64_t>(seed_), 0);
+    for (uint64_t draw = 0; left_ > 0 && best_s_ > target_s_;) {
       const WindowChoices before = best_;
       const double before_s = best_s_;
-      shake(rng, draw);
+      for (uint64_t n = 1 + rng.below(draw++, 3); n > 0; --n) shake(rng, draw);
       climb();
       if (best_s_ < before_s - kGain) continue;
       best_ = before;
@@ -77,7 +78,8 @@ class Improver {
   // Makes one change of a stretch of units, whatever it costs, as far as it fits.
   void shake(const CounterRng& rng, uint64_t& draw) {
     const size_t units = best_.units.size();
-    const size_t first = rng.below(draw++, units), end = std::min(units, first + 1 + rng.below(draw++, units));
+    const size_t first = rng.below(draw++, units), longest = 1 + rng.below(draw++, units);
+    const size_t end = std::min(units, first + 1 + rng.below(draw++, longest));
     const Change& change = changes_[rng.below(draw++, changes_.size())];
     for (size_t u = first; u < end; ++u) {
       const auto boundary = best_.boundaries[u];
@@ -253,15 +255,15 @@ class Improver {
   const Instance& in_;
   Evaluator evaluator_;
   WindowChoices best_;
-  double best_s_ = 0;
-  int left_;
+  double best_s_ = 0, target_s_ = 0;
+  int left_, seed_;
   std::vector<Change> changes_;
 };
 
 }  // namespace
 
-WindowPlan improve(const Instance& instance, const WindowChoices& choices, int evaluations) {
-  return Improver(instance, choices, evaluations).run();
+WindowPlan improve(const Instance& instance, const WindowChoices& choices, int evaluations, double target_s, int seed) {
+  return Improver(instance, choices, evaluations, target_s, seed).run();
 }
 
 namespace {

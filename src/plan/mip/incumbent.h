@@ -13,7 +13,8 @@ inline constexpr int kGreedyEvaluations = 24000;
 
 // Improves choices that fit, by the gain in step time for the device memory it takes, unit by unit, until no single
 // change helps; then from random changes of them again, until `evaluations` prices were asked. Deterministic.
-WindowPlan improve(const Instance& instance, const WindowChoices& choices, int evaluations);
+WindowPlan improve(const Instance& instance, const WindowChoices& choices, int evaluations, double target_s = 0,
+                   int seed = 1);
 
 // The best of a few starts, improved. `fit`: choices that fit, from find_fit.
 WindowPlan greedy_plan(const Instance& instance, const WindowChoices& fit, int evaluations = kGreedyEvaluations);

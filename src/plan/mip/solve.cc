@@ -28,10 +28,11 @@ class Solving {
   WindowSolution run() {
     const Fit fit = find_fit(in_);
     bound_s_ = in_.bound_s();
-    if (fit.choices) take(greedy_plan(in_, *fit.choices), "greedy");
+    solution_.solver = "greedy";
+    if (fit.choices) take(greedy_plan(in_, *fit.choices));
     solution_.incumbent_step_s = best_ ? best_->step_s : 0;
-    const bool is_open = best_ ? gap() > options_.gap : !fit.is_proof;
-    if (options_.solver != "greedy" && options_.time_limit_s > 0 && (is_open || (best_ && !may_skip_))) solve();
+    const bool wanted = best_ ? is_open() || !may_skip_ : !fit.is_proof;
+    if (options_.solver != "greedy" && options_.time_limit_s > 0 && wanted) solve();
     if (!best_) return infeasible();
     // People read the map: among plans as good, the regular one.
     const double allowed_s = best_->step_s + std::max(1e-9, 0.02 * options_.gap * best_->step_s);
@@ -51,31 +52,55 @@ class Solving {
   double gap() const {
     return best_ && best_->step_s > 0 ? std::max(0.0, (best_->step_s - bound_s_) / best_->step_s) : 0;
   }
-  void take(WindowPlan plan, const std::string& solver) {
-    if (best_ && plan.step_s >= best_->step_s - 1e-9) return;
-    best_ = std::move(plan);
-    solution_.solver = solver;
+  void take(WindowPlan plan) {
+    if (!best_ || plan.step_s < best_->step_s - 1e-9) best_ = std::move(plan);
   }
+
+  double left_s() const { return std::max(0.0, options_.time_limit_s - since(begin_)); }
+  bool is_open() const { return gap() > options_.gap; }
 
   void solve() {
     const WindowProblem problem = build_problem(in_);
+    if (best_ && options_.solver == "highs" && relaxed_is_enough(problem)) return;
     SolveOptions options = options_;
-    options.time_limit_s = std::max(0.0, options_.time_limit_s - since(begin_));
+    options.time_limit_s = left_s();
     // The program's own objective has the ties in it, the step has not.
     if (best_) options.gap = std::max(options_.gap / 2, options_.gap - problem.max_ties / best_->step_s);
     const std::vector<double> start = best_ ? problem.values_of(*best_) : std::vector<double>();
     const MipResult result = solve_mip(problem.mip, start, options);
     solution_.words = result.words;
+    solution_.solver = result.solver;
     if (result.status == MipStatus::kInfeasible) return;
-    if (std::isfinite(result.bound)) bound_s_ = std::max(bound_s_, result.bound - problem.max_ties);
+    raise_bound(result.bound - problem.max_ties);
     proven_ = result.status == MipStatus::kGapReached;
     if (result.values.empty()) return;
     // The same choices priced by arithmetic have no solver's tolerances in them; but the solver may know better
     // windows.
-    if (auto plan = Evaluator(in_).plan(problem.choices_of(result.values))) take(std::move(*plan), result.solver);
+    if (auto plan = Evaluator(in_).plan(problem.choices_of(result.values))) take(std::move(*plan));
     WindowPlan plan = problem.plan_of(result.values);
     if (best_ && plan.step_s >= best_->step_s * (1 - 1e-7)) return;
-    if (check(in_, plan, 1e-5).empty()) take(std::move(plan), result.solver);
+    if (check(in_, plan, 1e-5).empty()) take(std::move(plan));
+  }
+
+  // The relaxation's bound is often all the proof that is needed, and a little more search all that is missing.
+  bool relaxed_is_enough(const WindowProblem& problem) {
+    Mip relaxed = problem.mip;
+    for (MipColumn& column : relaxed.columns) column.integer = false;
+    SolveOptions options = options_;
+    options.time_limit_s = left_s();
+    const MipResult result = solve_mip(relaxed, {}, options);
+    if (result.status != MipStatus::kGapReached) return false;
+    raise_bound(result.bound - problem.max_ties);
+    solution_.words = "the relaxation's bound";
+    solution_.solver = result.solver;
+    for (int round = 0; round < 4 && is_open() && left_s() > 0; ++round) {
+      take(improve(in_, best_->choices, kGreedyEvaluations / 2, bound_s_ / (1 - std::min(0.5, options_.gap)),
+                   round + 2));
+    }
+    return !is_open();
+  }
+  void raise_bound(double bound) {
+    if (std::isfinite(bound)) bound_s_ = std::max(bound_s_, bound);
   }
 
   WindowSolution infeasible() {

@@ -33,7 +33,7 @@ struct WindowSolution {
   double step_s = 0;
   double bound_s = 0;  // no plan is faster
   double gap = 0;      // (step_s - bound_s) / step_s
-  std::string solver;  // which found it
+  std::string solver;  // which was asked last: greedy when the greedy rule's plan was within the gap at once
   double solve_s = 0;
   double incumbent_step_s = 0;       // what the greedy rule alone gives
   std::optional<Shortage> shortage;  // when infeasible

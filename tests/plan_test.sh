@@ -21,7 +21,10 @@ check "the profile holds the rates" grep -q '"gemm_flops": [1-9]' machine.json
 check "and says that host and device are one memory" grep -q '"one_memory": true' machine.json
 expect "a profile as an object" 0 '^\{"name":"this","one_memory":true,"gemm_flops":[1-9].*\}$' "$LAZYTRAIN" profile --out m2.json --json
 expect "a profile that cannot be written" 1 "/dev/null/x" "$LAZYTRAIN" profile --out /dev/null/x
-expect "a disk is refused by name" 2 "^error: --disk" "$LAZYTRAIN" profile --out x.json --disk .
+expect "the disk of a folder is measured" 0 "^disk +[0-9.]+ GB/s read" "$LAZYTRAIN" profile --out m3.json --disk .
+check "the profile holds the disk" grep -q '"disk_bytes": [1-9]' m3.json
+check "every figure has a source" grep -q '"links.disk_write": "measured' m3.json
+expect "a disk that is not there" 2 "no such folder" "$LAZYTRAIN" profile --out x.json --disk no/such/folder
 
 # --- plan
 expect "a plan in words" 0 "^plan: resident, batch 8 in 2 micro-batches of 4, seq 128" plan

@@ -21,6 +21,13 @@ std::vector<int64_t> block_offsets(const graph::Graph& graph) {
   return offsets;
 }
 
+// Before memory is taken for a model that has no kernels.
+graph::Graph runnable_graph(const model::ModelConfig& config) {
+  graph::Graph graph = model::build_graph(config);
+  runtime::require_cpu_kernels(graph);
+  return graph;
+}
+
 int64_t checked_bytes(int64_t bytes) {
   require_memory(bytes, "weights", "use --compute bf16 or a smaller model");
   return bytes;
@@ -38,11 +45,10 @@ void require_memory(int64_t bytes, const char* purpose, const char* remedy) {
 
 InferenceModel::InferenceModel(const std::filesystem::path& folder, DType compute, ThreadPool& pool)
     : config_(model::load_config(folder)),
-      graph_(model::build_graph(config_)),
+      graph_(runnable_graph(config_)),
       compute_(compute),
       unit_offsets_(block_offsets(graph_)),
       arena_(checked_bytes(unit_offsets_.back() * size_of(compute)), "weights") {
-  runtime::require_cpu_kernels(graph_);
   read_weights(folder, pool);
 }
 

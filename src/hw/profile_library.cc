@@ -36,9 +36,8 @@ Profile find_profile(const std::string& name_or_file) {
   }
   const std::string near = nearest(name_or_file, names);
   throw UsageError(
-      "profile '{}' is neither a known machine nor a file{}. Known are {}; `lazytrain profile --out FILE` measures "
-      "this "
-      "machine into a file.",
+      "profile '{}' is neither a known machine nor a file{}. Known are {}; `this` is the machine at hand, and "
+      "`lazytrain profile --out FILE` measures it into a file.",
       shown(name_or_file), near.empty() ? "" : fmt::format("; the nearest is '{}'", near), fmt::join(names, ", "));
 }
 

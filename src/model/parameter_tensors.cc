@@ -43,7 +43,7 @@ void warn_unread(const graph::Graph& graph, const ModelFolder& folder) {
     }
   }
   for (const auto& [prefix, count] : left_out) {
-    spdlog::info("{}: {} tensors named {}* are no part of the text decoder and are not read", folder.path().string(),
+    spdlog::info("{}: {} tensors named {}* are no part of the text decoder and not read", folder.path().string(),
                  count, prefix);
   }
 }

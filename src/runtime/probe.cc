@@ -1,77 +1,27 @@
 #include "runtime/probe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstring>
-#include <functional>
 #include <limits>
-#include <vector>
 
 #include "base/arith.h"
-#include "ops/gemm.h"
 #include "optim/adamw.h"
 #include "plan/timeline.h"
 #include "runtime/arena.h"
+#include "runtime/probe_compute.h"
+#include "runtime/probe_timing.h"
 
 namespace lazytrain::runtime {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kLine = 64;
 // Larger than the caches that two threads may fill, small beside any model that is trained.
 constexpr int64_t kQuickBytes = int64_t{96} << 20;
 constexpr int64_t kThoroughBytes = int64_t{256} << 20;
-// A linear layer of a training step.
-constexpr int64_t kTokens = 512, kIn = 512, kOut = 1024;
 constexpr int kLaunches = 200;
-
-double seconds_of(const std::function<void()>& work) {
-  const auto begin = Clock::now();
-  work();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// The fastest of repetitions behind one that warms up (pages, primitives, clocks), for `budget_s` but three at least:
-// what others do on the machine meanwhile is not the machine.
-double fastest_seconds(double budget_s, const std::function<void()>& work) {
-  work();
-  double fastest = std::numeric_limits<double>::max();
-  const auto begin = Clock::now();
-  for (int i = 0; i < 3 || std::chrono::duration<double>(Clock::now() - begin).count() < budget_s; ++i) {
-    fastest = std::min(fastest, seconds_of(work));
-  }
-  return fastest;
-}
-
-// The three products of a linear layer: y = x Wᵀ, dx = dy W, dW += dyᵀ x.
-double gemm_rate(ThreadPool& pool, const Arena& arena, DType compute, double budget_s) {
-  int64_t taken = 0;
-  const auto take = [&](DType dtype, int64_t rows, int64_t cols) {
-    const TensorView view = dense(arena.at(taken), dtype, rows, cols);
-    taken = align_up(taken + view.bytes(), kLine);
-    return view;
-  };
-  const TensorView x = take(compute, kTokens, kIn), w = take(compute, kOut, kIn), y = take(compute, kTokens, kOut);
-  const TensorView dw = take(DType::kF32, kOut, kIn);
-  const std::array<ops::Gemm, 3> products = {{{.a = x, .b = w, .transpose_b = true, .c = y},
-                                              {.a = y, .b = w, .c = x},
-                                              {.a = y, .transpose_a = true, .b = x, .c = dw, .accumulate = true}}};
-  const ops::GemmStrategy strategy = ops::preferred_gemm_strategy();
-  double flops = 0, seconds = 0;
-  for (const ops::Gemm& product : products) {
-    const ops::GemmSize size = {product.m(), product.n(), product.k(), compute, compute, product.c.dtype};
-    const int64_t scratch = ops::gemm_scratch_bytes(size, pool.threads(), strategy);
-    if (taken + scratch > arena.bytes()) {
-      throw RunError("the probe's matrix product wants {} bytes of scratch on {} threads", scratch, pool.threads());
-    }
-    const std::span<std::byte> space(arena.at(taken), static_cast<size_t>(scratch));
-    seconds += fastest_seconds(budget_s, [&] { ops::gemm(pool, space, product, strategy); });
-    flops += 2.0 * static_cast<double>(size.m) * static_cast<double>(size.n) * static_cast<double>(size.k);
-  }
-  return flops / seconds;
-}
+constexpr int kQuickRounds = 4, kThoroughRounds = 3;
 
 // c = 0.5 a + b: what a row op moves, 12 bytes an element.
 double stream_rate(ThreadPool& pool, const Arena& arena, double budget_s) {
@@ -107,29 +57,91 @@ double update_rate(ThreadPool& pool, const Arena& arena, DType compute, double b
   return plan::kUpdateBytes * static_cast<double>(n) / seconds;
 }
 
+// Copies between two memories that are one here: a thread each way, and both at once.
+hw::Links copy_rates(ThreadPool& pool, const Arena& arena, double budget_s) {
+  const int64_t quarter = arena.bytes() / 4 / kLine * kLine;
+  const auto bytes = static_cast<double>(quarter);
+  const auto copy = [&](int64_t to, int64_t from) {
+    std::memcpy(arena.at(to * quarter), arena.at(from * quarter), static_cast<size_t>(quarter));
+  };
+  hw::Links links;
+  links.h2d = bytes / fastest_seconds(budget_s, [&] { copy(1, 0); });
+  links.d2h = bytes / fastest_seconds(budget_s, [&] { copy(0, 1); });
+  // On a pool of one thread both ways take turns, which is the sum such a machine has.
+  links.joint = 2 * bytes / fastest_seconds(budget_s, [&] {
+                  pool.run(2, [&](int64_t way) { way == 0 ? copy(1, 0) : copy(2, 3); });
+                });
+  return links;
+}
+
+double launch_seconds(ThreadPool& pool) {
+  return seconds_of([&] {
+           for (int i = 0; i < kLaunches; ++i) pool.run(pool.threads(), [](int64_t) {});
+         }) /
+         kLaunches;
+}
+
+// Finite data of a usual size, 0.0115 as float and as bf16. It also takes the pages before anything is timed.
+void fill(ThreadPool& pool, const Arena& arena) {
+  pool.parallel_for(arena.bytes(), kLine, [&](int64_t begin, int64_t end) {
+    std::memset(arena.at(begin), 0x3c, static_cast<size_t>(end - begin));
+  });
+}
+
+// What takes seconds: rates by size, copies. `layer_rate` is that of kLayerTokens rows.
+void measure_by_size(ThreadPool& pool, const Arena& arena, DType compute, double budget_s, double layer_rate,
+                     hw::Profile& profile) {
+  fill(pool, arena);
+  profile.gemm = gemm_samples(pool, arena, compute, budget_s);
+  profile.gemm_half_rows = half_rows(profile.gemm);
+  profile.gemm_flops = layer_rate * (1 + profile.gemm_half_rows / static_cast<double>(kLayerTokens));
+  fill(pool, arena);
+  profile.attention = attention_samples(pool, arena, compute, budget_s);
+  profile.attention_flops = profile.attention.at(profile.attention.size() / 2).flops;
+  profile.links = copy_rates(pool, arena, budget_s);
+}
+
+std::map<std::string, std::string> sources(int threads, DType compute) {
+  const std::string how = fmt::format("measured by lazytrain profile, {} threads, {}", threads, name_of(compute));
+  return {{"gemm_flops", how + ": the three products of a linear layer, carried over to many rows by gemm_half_rows"},
+          {"gemm_half_rows", how + ": fitted to the samples of one weight in \"gemm\""},
+          {"attention_flops", how + ": the middle sample of \"attention\""},
+          {"memory_bandwidth", how + ": two streams read, one written"},
+          {"host_bandwidth", how + ": AdamW updates"},
+          {"launch_s", how + ": an empty call of all threads"},
+          {"links.h2d", "measured by lazytrain profile: a copy in memory by one thread"},
+          {"links.d2h", "measured by lazytrain profile: a copy in memory by one thread"},
+          {"links.joint", "measured by lazytrain profile: two copies in memory at once"},
+          {"links.disk_read", "no disk was measured"},
+          {"links.disk_write", "no disk was measured"},
+          {"device_bytes", "memory that was available when measured"},
+          {"reserved_bytes", "none: device and host are one memory"},
+          {"host_bytes", "memory that was available when measured"},
+          {"disk_bytes", "no disk was measured"}};
+}
+
 }  // namespace
 
 hw::Profile measure_this_machine(ThreadPool& pool, DType compute, bool quick) {
   // Every thread of a product may want some MiB of scratch.
-  const int64_t scratch = int64_t{8 << 20} * pool.threads() + (int64_t{16} << 20);
+  const int64_t scratch = int64_t{8 << 20} * pool.threads() + (int64_t{64} << 20);
   const Arena arena(std::max(quick ? kQuickBytes : kThoroughBytes, scratch), "the probe of this machine");
-  // Finite data of a usual size; it also takes the pages before anything is timed.
-  pool.parallel_for(arena.bytes(), kLine, [&](int64_t begin, int64_t end) {
-    std::memset(arena.at(begin), 0x3c, static_cast<size_t>(end - begin));  // 0.0115 as float and as bf16
-  });
-  const double budget_s = quick ? 0.02 : 0.3;
+  const double budget_s = quick ? 0.01 : 0.2;
   hw::Profile profile;
   profile.name = "this";
   profile.one_memory = true;
-  profile.gemm_flops = gemm_rate(pool, arena, compute, budget_s);
+  profile.launch_s = std::numeric_limits<double>::max();
+  fill(pool, arena);
+  profile.gemm_flops = linear_layer_rate(pool, arena, compute, budget_s, quick ? kQuickRounds : kThoroughRounds,
+                                         [&] { profile.launch_s = std::min(profile.launch_s, launch_seconds(pool)); });
   profile.memory_bandwidth = stream_rate(pool, arena, budget_s);
+  if (!quick) {
+    measure_by_size(pool, arena, compute, budget_s, profile.gemm_flops, profile);
+    profile.sources = sources(pool.threads(), compute);
+  }
   // Restores what the streams and products left: the optimizer must not meet infinities.
   std::memset(arena.at(0), 0, static_cast<size_t>(arena.bytes()));
   profile.host_bandwidth = update_rate(pool, arena, compute, budget_s);
-  profile.launch_s = seconds_of([&] {
-                       for (int i = 0; i < kLaunches; ++i) pool.run(pool.threads(), [](int64_t) {});
-                     }) /
-                     kLaunches;
   const int64_t available = hw::available_memory() + arena.bytes();  // the probe's own memory is free again behind it
   profile.device_bytes = available;
   profile.host_bytes = available;

@@ -126,8 +126,9 @@ void require_cpu_kernels(const graph::Graph& graph) {
   for (const graph::Unit& unit : graph.units) {
     for (const graph::Op& op : unit.ops) {
       if (cpu_kernels(*op.kind) == nullptr) {
-        throw UsageError("{}: models of family {} can be planned but not yet run: '{}' has no CPU kernel", unit.name,
-                         graph.family, op.kind->name());
+        throw UsageError(
+            "models of family {} can be planned (lazytrain plan) but not yet trained or run: '{}' of {} has no kernel",
+            graph.family, op.kind->name(), unit.name);
       }
       if (std::max({op.inputs.size(), op.outputs.size(), op.params.size()}) > kMaxPorts) {
         throw std::logic_error("an op has more ports than the runner binds");

@@ -13,6 +13,7 @@ namespace lazytrain::plan {
 struct Budgets {
   int64_t device = 0;     // device.memory
   int64_t host = 0;       // host.memory
+  int64_t disk = 0;       // disk.memory
   int64_t available = 0;  // of the machine. Device and host are one memory: it bounds their sum
   int64_t besides = 0;    // of the run outside the program, counted against `available`
 };

@@ -356,7 +356,7 @@ void Compiler::emit_backward(int u, int m) {
   emit_part(Pass::kBackward, split_at, steps);
 }
 
-// Without chasing, no lane begins before the last update is done.
+// Without chasing, nothing is computed before the last update is done.
 void Compiler::wait_for_all_updates() {
   std::array<int, kLanes> last;  // updates by lane
   last.fill(-1);
@@ -365,8 +365,7 @@ void Compiler::wait_for_all_updates() {
     Instruction& instruction = program_.instructions[i];
     const auto lane = static_cast<size_t>(instruction.lane);
     if (instruction.action == Action::kUpdate) last[lane] = static_cast<int>(i);
-    if (instruction.action != Action::kCompute && instruction.action != Action::kCopyIn) continue;
-    if (begun[lane]) continue;
+    if (instruction.action != Action::kCompute || begun[lane]) continue;
     begun[lane] = true;
     for (size_t other = 0; other < last.size(); ++other) {
       if (other == lane || last[other] < 0) continue;

@@ -1,10 +1,13 @@
 #include "plan/describe.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/units.h"
+#include "plan/exposure.h"
 
 namespace lazytrain::plan {
 namespace {
@@ -52,10 +55,82 @@ std::string placement_map(const Program& program, const graph::Graph& graph) {
   return text;
 }
 
+char letter_of(Tier tier) { return tier == Tier::kDevice ? 'D' : tier == Tier::kHost ? 'H' : 'N'; }
+
+char weights_letter(const UnitPolicy& unit) {
+  if (unit.weight_home == Tier::kDevice) return 'v';
+  if (unit.keep_weights) return 'k';
+  if (unit.weight_home == Tier::kDisk) return 'n';
+  return unit.optimizer_home == Tier::kDisk ? 't' : 's';
+}
+
+// Three lines, a letter a layer: the boundary before it, its retained set with the set's home below, its weights.
+std::string tiers_map(const Program& program, const graph::Graph& graph) {
+  const Policy& policy = program.policy;
+  std::string boundaries, sets, homes, weights, legend;
+  std::vector<std::string> names;
+  for (size_t u = 1; u + 1 < graph.units.size(); ++u) {
+    const BoundaryPolicy& boundary = policy.boundaries[u - 1];
+    boundaries += boundary.checkpoint ? letter_of(boundary.home) : '.';
+    const UnitPolicy& unit = policy.units[u];
+    const std::string name = unit.retained.empty() ? "nothing" : fmt::format("{}", fmt::join(unit.retained, "+"));
+    const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+    if (at == names.size()) names.push_back(name);
+    sets += at < 26 ? static_cast<char>('a' + at) : '+';
+    homes += unit.retained.empty() ? '.' : letter_of(unit.retained_home);
+    weights += weights_letter(unit);
+  }
+  for (size_t i = 0; i < std::min<size_t>(names.size(), 26); ++i) {
+    legend += fmt::format("           {} {}\n", static_cast<char>('a' + i), names[i]);
+  }
+  return fmt::format("boundary:  {}   D device, H host, N disk, . recomputed\n", boundaries) +
+         fmt::format("retained:  {}   which set, by letter\n           {}   its home\n{}", sets, homes, legend) +
+         fmt::format(
+             "weights:   {}   s streamed, k kept on the device to backward, v at home there, t optimizer state on "
+             "disk, n weights too\n",
+             weights);
+}
+
+std::string_view explain(Lane lane) {
+  switch (lane) {
+    case Lane::kCompute:
+      return "compute";
+    case Lane::kH2D:
+      return "the link into the device";
+    case Lane::kD2H:
+      return "the link out of the device";
+    case Lane::kHost:
+      return "the host (optimizer, embedding rows)";
+    case Lane::kDiskRead:
+      return "reads from disk";
+    case Lane::kDiskWrite:
+      return "writes to disk";
+  }
+  return "";
+}
+
+std::string limit_lines(const Program& program, const graph::Graph& graph, const Timeline& timeline,
+                        const hw::Profile& machine) {
+  std::string text;
+  for (const Exposure& e : exposures(program, graph, timeline, machine)) {
+    text += fmt::format("{}{} a step for {}, in {} to {}; twice its rate would save {}\n",
+                        text.empty() ? "waits:     " : "           ", format_seconds(e.seconds), explain(e.lane),
+                        graph.units[static_cast<size_t>(e.first_unit)].name,
+                        graph.units[static_cast<size_t>(e.last_unit)].name, format_seconds(std::max(0.0, e.saved_s)));
+  }
+  return text.empty() ? "waits:     none worth a line: compute is what limits\n" : text;
+}
+
+std::string solver_line(const Policy& policy) {
+  if (policy.bound_s <= 0) return "";
+  return fmt::format("solver:    {}, gap {:.2f}% to a bound of {}\n", policy.solver, 100 * policy.gap,
+                     format_seconds(policy.bound_s));
+}
+
 std::string against(int64_t limit) { return limit > 0 ? fmt::format(" of {} allowed", format_bytes(limit)) : ""; }
 
 std::string memory_lines(const Program& program, const Budgets& budgets) {
-  const std::array<int64_t, 3> limits = {budgets.device, budgets.host, 0};
+  const std::array<int64_t, 3> limits = {budgets.device, budgets.host, budgets.disk};
   std::string text;
   int64_t sum = 0;
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
@@ -72,6 +147,7 @@ std::string memory_lines(const Program& program, const Budgets& budgets) {
   if (budgets.besides > 0) {
     text += fmt::format("           {:<24}{:>9}\n", "evaluation", format_bytes(budgets.besides));
   }
+  if (!program.one_memory) return text;
   return text +
          fmt::format("           {:<24}{:>9}{}\n", "all (one memory)", format_bytes(sum + budgets.besides),
                      budgets.available > 0 ? fmt::format(" of {} available", format_bytes(budgets.available)) : "");
@@ -127,8 +203,12 @@ Kept kept_of(const Program& program, const graph::Graph& graph, int unit) {
 
 std::string describe(const Program& program, const graph::Graph& graph, const Timeline& predicted,
                      const hw::Profile& machine, const Budgets& budgets) {
-  return policy_line(program, graph) + placement_map(program, graph) + memory_lines(program, budgets) +
-         figure_lines(figures_of(program, graph, predicted), machine);
+  const std::string figures = figure_lines(figures_of(program, graph, predicted), machine);
+  if (program.one_memory) {
+    return policy_line(program, graph) + placement_map(program, graph) + memory_lines(program, budgets) + figures;
+  }
+  return policy_line(program, graph) + tiers_map(program, graph) + memory_lines(program, budgets) +
+         limit_lines(program, graph, predicted, machine) + solver_line(program.policy) + figures;
 }
 
 }  // namespace lazytrain::plan

@@ -40,7 +40,7 @@ enum class Kept : char {
 Kept kept_of(const Program& program, const graph::Graph& graph, int unit);
 
 // Policy and shape, the placement map with its legend, the memory table by tier and purpose against its budgets, lanes,
-// predicted step time, tokens/s and TFLOPS. Ends with a newline.
+// what the compute lane waits for, predicted step time, tokens/s and TFLOPS. Ends with a newline.
 std::string describe(const Program& program, const graph::Graph& graph, const Timeline& predicted,
                      const hw::Profile& machine, const Budgets& budgets);
 

@@ -12,7 +12,17 @@ namespace {
 
 constexpr int kMegaTrainInterval = 4;  // layers between two checkpoints
 
-Policy blank(std::string_view name, const graph::Graph& graph, const Shape& shape) {
+using Heuristic = Policy (*)(const graph::Graph&, const Shape&);
+
+const std::map<std::string, Heuristic, std::less<>>& heuristics() {
+  static const std::map<std::string, Heuristic, std::less<>> table = {
+      {"every-layer", every_layer}, {"megatrain", megatrain}, {"resident", resident}, {"zero3-offload", zero3_offload}};
+  return table;
+}
+
+}  // namespace
+
+Policy blank_policy(std::string_view name, const graph::Graph& graph, const Shape& shape) {
   Policy policy;
   policy.name = name;
   policy.model = graph.fingerprint;
@@ -24,17 +34,8 @@ Policy blank(std::string_view name, const graph::Graph& graph, const Shape& shap
   return policy;
 }
 
-using Heuristic = Policy (*)(const graph::Graph&, const Shape&);
-
-const std::map<std::string, Heuristic, std::less<>>& heuristics() {
-  static const std::map<std::string, Heuristic, std::less<>> table = {{"megatrain", megatrain}, {"resident", resident}};
-  return table;
-}
-
-}  // namespace
-
 Policy resident(const graph::Graph& graph, const Shape& shape) {
-  Policy policy = blank("resident", graph, shape);
+  Policy policy = blank_policy("resident", graph, shape);
   for (size_t u = 0; u < graph.units.size(); ++u) {
     policy.units[u].weight_home = Tier::kDevice;
     policy.units[u].optimizer_home = Tier::kDevice;
@@ -47,7 +48,7 @@ Policy resident(const graph::Graph& graph, const Shape& shape) {
 }
 
 Policy megatrain(const graph::Graph& graph, const Shape& shape) {
-  Policy policy = blank("megatrain", graph, shape);
+  Policy policy = blank_policy("megatrain", graph, shape);
   const size_t last = policy.boundaries.size() - 1;
   for (size_t i = 0; i < policy.boundaries.size(); ++i) {
     policy.boundaries[i].checkpoint = i % kMegaTrainInterval == 0 || i == last;
@@ -55,6 +56,19 @@ Policy megatrain(const graph::Graph& graph, const Shape& shape) {
   policy.recompute_whole_unit = true;
   policy.recompute_whole_block = true;
   policy.update_chases_forward = false;
+  return policy;
+}
+
+Policy zero3_offload(const graph::Graph& graph, const Shape& shape) {
+  Policy policy = blank_policy("zero3-offload", graph, shape);
+  policy.recompute_whole_unit = true;
+  policy.update_chases_forward = false;
+  return policy;
+}
+
+Policy every_layer(const graph::Graph& graph, const Shape& shape) {
+  Policy policy = blank_policy("every-layer", graph, shape);
+  for (size_t i = 0; i + 1 < policy.boundaries.size(); ++i) policy.boundaries[i].home = Tier::kHost;
   return policy;
 }
 

@@ -1,0 +1,40 @@
+// From a model on a machine to an instance of the planning problem, and from its solution to a policy.
+#pragma once
+
+#include <functional>
+
+#include "graph/graph.h"
+#include "hw/profile.h"
+#include "plan/heuristics.h"
+#include "plan/mip/instance.h"
+#include "plan/mip/window_plan.h"
+#include "plan/program.h"
+
+namespace lazytrain::plan {
+
+// Bytes as GB.
+inline TierGb tier_gb(int64_t device, int64_t host, int64_t disk) {
+  return {static_cast<double>(device) / 1e9, static_cast<double>(host) / 1e9, static_cast<double>(disk) / 1e9};
+}
+
+// What a step is planned for.
+struct PlanningTask {
+  const graph::Graph& graph;
+  const hw::Profile& machine;  // of several memories
+  Shape shape;
+  DType compute = DType::kBF16;
+  std::string optimizer_state = "fp32";
+  std::function<int64_t(const graph::OpKind&, const graph::Dims&)> scratch_bytes;  // as in CompileOptions
+  TierGb budget;  // GB (1e9 bytes) that everything on a tier may take
+};
+
+// Unit j of the instance is layer j of the graph. Static buffers are taken off the budgets: on the device two slots of
+// streamed weights and the kernels' scratch, with the head's weights, gradients and loss in the windows beside it; on
+// the host the embedding, the head, stored gradients and, when nothing of them may go to disk, all layers' state. Every
+// estimate errs to the larger side: the compiled program decides whether a plan fits.
+Instance make_instance(const PlanningTask& task);
+
+// Boundary i of the instance is the output of graph unit i.
+Policy make_policy(const PlanningTask& task, const Instance& instance, const WindowChoices& choices);
+
+}  // namespace lazytrain::plan

@@ -1,8 +1,6 @@
 // lazytrain plan: a policy for a model on a machine, with its memory and its predicted step time.
 #include <spdlog/spdlog.h>
 
-#include <map>
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
@@ -10,8 +8,11 @@
 #include "cli/compute.h"
 #include "cli/machine.h"
 #include "cli/output.h"
+#include "cli/plan_instance.h"
+#include "cli/plan_tiers.h"
 #include "cli/planned.h"
 #include "model/family.h"
+#include "optim/state_layout.h"
 #include "plan/describe.h"
 #include "plan/heuristics.h"
 #include "train/planning.h"
@@ -19,81 +20,140 @@
 namespace lazytrain::cli {
 namespace {
 
+constexpr double kTimeLimit = 10;  // seconds of solving a model's plan takes at most, when nothing is said
+
 struct PlanArgs {
   std::string model;
   std::string profile = "this";
   plan::Shape shape;
   std::string policy = "auto";
   std::string compute = "bf16";
-  std::string device_memory, host_memory;
+  std::string device_memory, host_memory, disk_memory;
   std::string optimizer_state = "fp32";
   std::string out;
-  std::map<std::string, std::string> refused;  // options of planners that this version does not have, where given
+  std::shared_ptr<InstanceArgs> solving = std::make_shared<InstanceArgs>();
+  bool explain = false;
+  bool compare = false;
   bool json = false;
 };
 
-// Options of the interface whose meaning this version has nothing for, with what to do instead.
-constexpr std::pair<const char*, const char*> kRefused[] = {
-    {"--solver", "its policies are fixed rules and need no solver"},
-    {"--gap", "its policies are fixed rules and have no gap"},
-    {"--time-limit", "its policies are fixed rules and take no time"},
-    {"--mps", "it has no mathematical program to write"},
-    {"--instance", "it solves no planner instances"},
-    {"--disk-memory", "it keeps nothing on disk"},
-};
-
-void refuse_what_is_missing(const PlanArgs& args) {
-  for (const auto& [option, reason] : kRefused) {
-    if (args.refused.contains(option)) {
-      throw UsageError("{}: this version cannot honour it: {}. Leave it out; policies are {} and {}.", option, reason,
-                       plan::policy_names().front(), plan::policy_names().back());
-    }
-  }
-  if (args.model.empty()) throw UsageError("plan needs --model FOLDER_OR_CONFIG");
+void check_args(const PlanArgs& args) {
+  if (args.model.empty()) throw UsageError("plan needs --model FOLDER_OR_CONFIG, or --instance FILE");
   if (args.shape.batch == 0 || args.shape.seq == 0) throw UsageError("plan needs --batch N and --seq N");
-  if (args.optimizer_state != "fp32") {
-    throw UsageError("--optimizer-state: '{}' is not supported by this version, only fp32", args.optimizer_state);
+  if (args.shape.micro_batch > args.shape.batch) {
+    throw UsageError("--micro-batch: {} is more than the batch of {}", args.shape.micro_batch, args.shape.batch);
+  }
+  optim::planned_state_bytes(args.optimizer_state, 1);  // refuses what it does not know
+}
+
+// On a machine of one memory policies are fixed rules.
+void refuse_solving(const PlanArgs& args) {
+  const InstanceArgs& solving = *args.solving;
+  for (const auto& [option, given] : {std::pair{"--solver", !solving.solver.empty()},
+                                      {"--gap", solving.gap.has_value()},
+                                      {"--time-limit", solving.time_limit_s.has_value()},
+                                      {"--mps", !solving.mps.empty()},
+                                      {"--disk-memory", !args.disk_memory.empty()},
+                                      {"--explain", args.explain}}) {
+    if (!given) continue;
+    throw UsageError(
+        "{}: on a machine whose device and host are one memory policies are fixed rules with nothing to solve and no "
+        "disk. Leave it out, or name another --profile",
+        option);
   }
 }
 
 plan::Budgets budgets_of(const PlanArgs& args, const hw::Profile& machine) {
   plan::Budgets budgets;
-  if (!args.device_memory.empty()) budgets.device = parse_bytes(args.device_memory, "--device-memory");
-  if (!args.host_memory.empty()) budgets.host = parse_bytes(args.host_memory, "--host-memory");
-  budgets.available = machine.host_bytes;
+  const auto set = [](int64_t& budget, const std::string& text, const char* option) {
+    if (text.empty()) return;
+    budget = parse_bytes(text, option);
+    if (budget <= 0) throw UsageError("{}: '{}' is no budget; expected more than 0 bytes", option, text);
+  };
+  set(budgets.device, args.device_memory, "--device-memory");
+  set(budgets.host, args.host_memory, "--host-memory");
+  set(budgets.disk, args.disk_memory, "--disk-memory");
+  budgets.available = machine.one_memory ? machine.host_bytes : 0;
   return budgets;
 }
 
-int plan_command(const PlanArgs& args) {
-  refuse_what_is_missing(args);
+struct Answer {
+  Planned planned;
+  std::string besides;  // what is printed behind the plan
+};
+
+Answer plan_in_one_memory(const PlanArgs& args, const graph::Graph& graph, const hw::Profile& machine, DType compute,
+                          const plan::Budgets& budgets) {
+  refuse_solving(args);
   plan::Shape shape = args.shape;
   if (shape.micro_batch == 0) shape.micro_batch = shape.batch;
-  if (shape.micro_batch > shape.batch) {
-    throw UsageError("--micro-batch: {} is more than the batch of {}", shape.micro_batch, shape.batch);
+  const plan::CompileOptions options = compile_options(compute, train::threads_of({}));
+  const std::string name = args.policy == "auto" || args.policy == "lazytrain" ? "resident" : args.policy;
+  plan::Policy policy = plan::named_policy(name, graph, shape);
+  policy.optimizer_state = args.optimizer_state;
+  Planned planned = planned_run(graph, policy, options, machine);
+  if (name != args.policy && !plan::fits(planned.program, budgets)) {
+    policy = plan::megatrain(graph, shape);
+    policy.optimizer_state = args.optimizer_state;
+    planned = planned_run(graph, policy, options, machine);
   }
+  plan::check_budgets(graph, planned.program, options, machine, budgets);
+  return {std::move(planned), ""};
+}
+
+Answer plan_on_several_memories(const PlanArgs& args, const graph::Graph& graph, const hw::Profile& machine,
+                                DType compute, plan::Budgets& budgets) {
+  plan::Shape shape = args.shape;
+  if (shape.micro_batch == 0) shape.micro_batch = shape.batch;
+  const plan::TierGb gb = budget_gb(budgets, machine);
+  const plan::PlanningTask task{graph, machine, shape, compute, args.optimizer_state, {}, gb};
+  TiersRequest request;
+  request.policy = args.policy;
+  request.any_micro_batch = args.shape.micro_batch == 0;
+  request.solve = solve_options(*args.solving, kTimeLimit);
+  request.mps = args.solving->mps;
+  request.compare = args.compare;
+  TiersAnswer answer = plan_on_tiers(task, request);
+  const auto bytes = [](double value) { return static_cast<int64_t>(value * 1e9); };
+  budgets.device = bytes(gb.device);
+  budgets.host = bytes(gb.host);
+  budgets.disk = bytes(gb.disk);
+  std::string besides = answer.comparison;
+  if (args.explain) {
+    plan::PlanningTask chosen = task;
+    chosen.shape.micro_batch = answer.step.program.policy.micro_batch;
+    besides += explain_costs(chosen);
+  }
+  return {{std::move(answer.step.program), std::move(answer.step.timeline)}, std::move(besides)};
+}
+
+int plan_command(const PlanArgs& args) {
+  if (!args.solving->file.empty()) return plan_instance(*args.solving, args.json);
+  check_args(args);
   const DType compute = parse_compute(args.compute);
   const model::ModelConfig config = model::load_config(args.model);
   const graph::Graph graph = model::build_graph(config);
-  if (shape.seq > graph.max_positions) {
-    throw UsageError("--seq: {} is more than the model's {} positions (max_position_embeddings)", shape.seq,
+  if (args.shape.seq > graph.max_positions) {
+    throw UsageError("--seq: {} is more than the model's {} positions (max_position_embeddings)", args.shape.seq,
                      graph.max_positions);
   }
   const hw::Profile machine = machine_of(args.profile, compute);
-  const plan::Budgets budgets = budgets_of(args, machine);
-  const plan::CompileOptions options = compile_options(compute, train::threads_of({}));
-  const plan::Policy policy = plan::named_policy(args.policy == "auto" ? "resident" : args.policy, graph, shape);
-  Planned planned = planned_run(graph, policy, options, machine);
-  if (args.policy == "auto" && !plan::fits(planned.program, budgets)) {
-    planned = planned_run(graph, plan::megatrain(graph, shape), options, machine);
-  }
-  plan::check_budgets(graph, planned.program, options, machine, budgets);
+  plan::Budgets budgets = budgets_of(args, machine);
+  const Answer answer = machine.one_memory ? plan_in_one_memory(args, graph, machine, compute, budgets)
+                                           : plan_on_several_memories(args, graph, machine, compute, budgets);
+  const Planned& planned = answer.planned;
   const Json plan_json = plan_file(planned, config, machine);
   if (!args.out.empty()) write_file(args.out, plan_json.dump(2) + "\n");
   Json object = plan::to_json(plan::figures_of(planned.program, graph, planned.timeline));
-  object["policy"] = planned.program.policy.name;
+  const plan::Policy& policy = planned.program.policy;
+  object["policy"] = policy.name;
+  object["micro_batch"] = policy.micro_batch;
+  object["solver"] = policy.solver;
+  object["bound_s"] = policy.bound_s;
+  object["gap"] = policy.gap;
   object["profile"] = hw::to_json(machine);
-  object["plan"] = plan::to_json(planned.program.policy);
-  print(args.json, object, plan::describe(planned.program, graph, planned.timeline, machine, budgets));
+  object["plan"] = plan::to_json(policy);
+  print(args.json, object, plan::describe(planned.program, graph, planned.timeline, machine, budgets) + answer.besides);
   return 0;
 }
 
@@ -104,30 +164,36 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command(app, chosen, "plan", "Plan a training step; needs no weights", args, plan_command);
   command->add_option("--model", args->model, "Model folder or config.json");
   command
-      ->add_option("--profile", args->profile, "`this`: this machine, measured now; or a file of `lazytrain profile`")
+      ->add_option("--profile", args->profile,
+                   "`this`: this machine, measured now; a name of the library; or a file of `lazytrain profile`")
       ->capture_default_str();
   CLI::Range positive(int64_t{1}, int64_t{1} << 40);
   positive.description("");
   command->add_option("--batch", args->shape.batch, "Sequences an optimizer step")->type_name("N")->check(positive);
   command->add_option("--seq", args->shape.seq, "Tokens a sequence")->type_name("N")->check(positive);
-  command->add_option("--micro-batch", args->shape.micro_batch, "Sequences computed at once; the batch without it")
+  command
+      ->add_option("--micro-batch", args->shape.micro_batch,
+                   "Sequences computed at once; chosen by the planner, or the batch, without it")
       ->type_name("N")
       ->check(positive);
-  command->add_option("--policy", args->policy, "resident or megatrain; auto: resident when it fits, else megatrain")
+  command
+      ->add_option("--policy", args->policy,
+                   "resident, megatrain, zero3-offload, every-layer or lazytrain; auto: lazytrain, and in one memory "
+                   "resident when it fits, else megatrain")
       ->capture_default_str();
   command->add_option("--compute", args->compute, "bf16 or fp32")->capture_default_str();
   command->add_option("--device-memory", args->device_memory, "Budget, such as 8GB or 8GiB");
   command->add_option("--host-memory", args->host_memory, "Budget, such as 8GB or 8GiB");
-  command->add_option("--optimizer-state", args->optimizer_state, "fp32")->capture_default_str();
+  command->add_option("--disk-memory", args->disk_memory, "Budget, such as 100GB; the profile's disk without it");
+  command->add_option("--optimizer-state", args->optimizer_state, "fp32, 8bit or hybrid:FRACTION")
+      ->capture_default_str();
+  command->add_flag("--explain", args->explain, "Print what each kind of layer costs and could retain");
+  command->add_flag("--compare", args->compare, "Print what the other policies would take");
   command->add_option("--out", args->out, "File for the plan (JSON), for `simulate`, `report` and plan.policy");
-  command->add_flag("--json", args->json,
-                    "Print {step_s, exposed_s, lanes, peak_bytes, tok_per_s, tflops, policy, plan}");
-  for (const auto& [option, reason] : kRefused) {
-    command
-        ->add_option_function<std::string>(
-            option, [args, option = option](const std::string& value) { args->refused[option] = value; }, "")
-        ->group("");
-  }
+  command->add_flag(
+      "--json", args->json,
+      "Print {step_s, exposed_s, lanes, peak_bytes, tok_per_s, tflops, policy, micro_batch, gap, plan, ...}");
+  add_instance_options(*command, args->solving);
 }
 
 }  // namespace lazytrain::cli

@@ -8,8 +8,7 @@
 
 namespace lazytrain::plan {
 
-// As solve_mip, with a gap that is not negative. solve_with_highs throws UsageError in a build without HiGHS,
-// solve_with_scip without the library.
+// As solve_mip, with a gap that is not negative, for a solver that is there (require_solver).
 MipResult solve_with_highs(const Mip& mip, const std::vector<double>& start, double time_limit_s, double gap);
 MipResult solve_with_scip(const Mip& mip, const std::vector<double>& start, double time_limit_s, double gap);
 

@@ -268,13 +268,18 @@ WindowPlan improve(const Instance& instance, const WindowChoices& choices, int e
 
 namespace {
 
-// Swaps neighbours into order as long as the step stays as short.
+// Brings late boundaries and sets back to the device and swaps neighbours into order, as long as the step stays as
+// short.
 class Regular {
  public:
   Regular(const Instance& instance, const WindowPlan& plan, double allowed_s)
       : in_(instance), evaluator_(instance), plan_(plan), choices_(plan.choices), allowed_s_(allowed_s) {}
 
   WindowPlan run() {
+    for (size_t u = choices_.units.size(); u-- > 0 && left_ > 0;) {
+      if (choices_.boundaries[u]) bring_home(*choices_.boundaries[u]);
+      if (choices_.units[u].menu > 0) bring_home(choices_.units[u].retained_home);
+    }
     for (bool swapped = true; swapped && left_ > 0;) {
       swapped = false;
       for (size_t u = 0; u + 1 < choices_.units.size() && left_ > 0; ++u) {
@@ -298,6 +303,11 @@ class Regular {
   bool fits() {
     --left_;
     return evaluator_.step_s(choices_) <= allowed_s_;
+  }
+  void bring_home(Tier& home) {
+    const Tier before = home;
+    home = Tier::kDevice;
+    if (before != home && !fits()) home = before;
   }
   // Disk before host before device: late ones stay.
   bool swap_boundaries(size_t u) {

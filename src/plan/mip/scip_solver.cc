@@ -186,13 +186,7 @@ std::string scip_library() {
 }
 
 MipResult solve_with_scip(const Mip& mip, const std::vector<double>& start, double time_limit_s, double gap) {
-  const std::string path = scip_library();
-  if (path.empty()) {
-    throw UsageError(
-        "solver: SCIP is not installed. Run scripts/setup.sh, or name its library in the environment variable "
-        "LAZYTRAIN_SCIP, or take solver highs.");
-  }
-  const auto library = std::make_shared<const Library>(path);
+  const auto library = std::make_shared<const Library>(scip_library());
   // Shared with the thread, which may outlive this call.
   const auto owned = std::make_shared<const Mip>(mip);
   MipResult result = run_watched(

@@ -21,6 +21,7 @@ class Solving {
   Solving(const Instance& instance, const SolveOptions& options) : in_(instance), options_(options) {
     if (options_.solver.empty()) options_.solver = has_highs() ? "highs" : "greedy";
     check_solver_name(options_.solver, "solver");
+    require_solver(options_.solver);
     may_skip_ = options.solver.empty();
     if (options_.gap < 0) options_.gap = in_.gap;
   }

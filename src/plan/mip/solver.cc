@@ -1,13 +1,13 @@
 #include "plan/mip/solver.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "plan/mip/adapters.h"
-
-#include <fmt/ranges.h>
 
 namespace lazytrain::plan {
 namespace {
@@ -26,9 +26,23 @@ void check_solver_name(std::string_view name, std::string_view where) {
                    near.empty() ? "" : fmt::format(", did you mean '{}'?", near), fmt::join(names, ", "));
 }
 
+void require_solver(std::string_view name) {
+  if (name == "highs" && !has_highs()) {
+    throw UsageError(
+        "solver: this program was built without HiGHS. Run scripts/setup.sh and scripts/build.sh again where Python's "
+        "packages can be fetched, or take solver greedy, or scip where it is installed.");
+  }
+  if (name == "scip" && scip_library().empty()) {
+    throw UsageError(
+        "solver: SCIP is not installed. Run scripts/setup.sh, or name its library in the environment variable "
+        "LAZYTRAIN_SCIP, or take solver highs.");
+  }
+}
+
 MipResult solve_mip(const Mip& mip, const std::vector<double>& start, const SolveOptions& options) {
   const std::string solver = !options.solver.empty() ? options.solver : has_highs() ? "highs" : "greedy";
   check_solver_name(solver, "solver");
+  require_solver(solver);
   const double gap = std::max(0.0, options.gap);
   MipResult result;
   result.solver = solver;

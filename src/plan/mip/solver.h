@@ -40,6 +40,8 @@ MipResult solve_mip(const Mip& mip, const std::vector<double>& start, const Solv
 // The names that solve_mip knows; throws UsageError naming the nearest for any other.
 std::vector<std::string> solver_names();
 void check_solver_name(std::string_view name, std::string_view where);
+// Throws UsageError when the solver is known but not there, saying how to get it.
+void require_solver(std::string_view name);
 bool has_highs();
 // Path of the SCIP library that would be loaded; empty without one.
 std::string scip_library();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -138,7 +139,10 @@ TEST(Profile, ContradictionsAreErrors) {
 TEST(ProfileLibrary, HoldsEveryFileOfTheFolder) {
   std::set<std::string> files, names;
   for (const auto& entry : fs::directory_iterator(library_folder())) files.insert(entry.path().stem().string());
-  for (const Profile& p : library_profiles()) names.insert(p.name);
+  std::vector<std::string> in_order;
+  for (const Profile& p : library_profiles()) in_order.push_back(p.name);
+  EXPECT_TRUE(std::is_sorted(in_order.begin(), in_order.end()));
+  names.insert(in_order.begin(), in_order.end());
   EXPECT_EQ(names, files);  // and each file's name is the profile's
   for (const char* name : {"h800-paper", "h800", "h100-sxm", "h200", "a100-80", "gh200", "rtx3090", "rtx4090",
                            "rtx5090", "rtx3090-64gb", "rtx4090-128gb"}) {

@@ -9,7 +9,7 @@ step_of() { "$LAZYTRAIN" plan --json --instance "$@" 2>/dev/null | grep -oE '^\{
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d <= 0.002 * b) }'; }
 at_most() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0 && a <= b) }'; }
 
-answer='^\{"status":"(optimal|feasible)","step_s":[0-9.e-]+,"bound_s":[0-9.e-]+,"gap":[0-9.e-]+,"solver":"[a-z]+","solve_s":[0-9.e-]+,"plan":\{"step_s".*\}\}$'
+answer='^\{"status":"(optimal|feasible|time_limit)","step_s":[0-9.e-]+,"bound_s":[0-9.e-]+,"gap":[0-9.e-]+,"solver":"[a-z]+","solve_s":[0-9.e-]+,"plan":\{"step_s".*\}\}$'
 expect "in words" 0 "^step_s [0-9.]+, no plan is below [0-9.]+" solve
 expect "a map" 0 "^boundaries: [DHN.]+ " solve
 expect "an object" 0 "$answer" solve --json
@@ -39,7 +39,7 @@ sed 's/"device": [0-9.]*/"device": 0.001/' "$instance" >tight.json
 expect "what fits nowhere" 3 "^error: device: [0-9.]+ GB needed, 0.001 allowed, [0-9.]+ GB short" "$LAZYTRAIN" plan --instance tight.json
 run "$LAZYTRAIN" plan --instance tight.json --json
 check "an infeasible instance leaves standard output empty" test ! -s "$logs/out"
-sed 's/"forward_s": \[[^,]*,/"forward_s": [/' "$instance" >short.json
+sed '/"forward_s"/{n;d}' "$instance" >short.json
 expect "a unit too few" 1 "short.json.*\"forward_s\" has" "$LAZYTRAIN" plan --instance short.json
 sed 's/"h2d": [0-9.]*/"h2d": 0/' "$instance" >still.json
 expect "a link that stands still" 1 "still.json.*links_gbs.h2d" "$LAZYTRAIN" plan --instance still.json

@@ -1,4 +1,29 @@
-// The planning problem as a mixed-integer program: the formulation that docs/planning.md explains, row by row.
+// The planning problem as a mixed-integer program. One steady-state step at the granularity of windows: the time of a
+// unit's forward, of its backward, and of the head. With units u = 0..L-1, boundary i the input of unit i:
+//
+// Binary: x_se, blocks [s, e) of at most max_block units that form a path 0 -> L; g_i, c_i, n_i, boundary i at home on
+// device, host, disk (z_i = g_i + c_i + n_i: the path visits i); y_uoh, retained set o of unit u at home h, one a unit;
+// k_u weights stay from forward to backward; v_u unit at home on the device; t_u, q_u optimizer state, weights on disk.
+// Continuous: D, H, Q, R, traffic of boundaries and retained sets by window (to the host and back, to disk and back);
+// windows Wf_u, Wb_u, Wh; forward starts s_0..s_L. Bytes are interchangeable and the windows that an item may use are
+// nested, so sums by window are exact.
+//
+// Where it could be read in two ways:
+// - A block's backward begins with its last unit: that window runs forward of units s..e-2 again and streams their
+//   weights, kept or not; those of e-2, whose backward is next, are counted once, as the weights of the next backward.
+// - The head's window brings the weights of unit L-1 for its backward.
+// Extensions (instance.h):
+// (a) host + sum host_state (1 - t - v) + host_weight (1 - q - v) <= host; the complement is on disk; q <= t, t + v
+// <= 1.
+//     P_u q_u is read from disk in each window that brings P_u. In backward that is a product of binaries: read again
+//     p_u >= q_u - k_u, and for unit j in a block that ends with window u, r_uj >= q_j + (sum of those x) - 1.
+// (b) b_u >= 0: the seconds of unit u's update that are done during backward. Gradient u is in host memory when window
+//     u-1 ends, so updates of units 0..u have windows u-2..0 left: sum_{j<=u} b_j <= sum_{w<=u-2} Wb_w for each u, and
+//     b_u <= update_u. These intervals are nested, hence the sums are exact for updates that are done in pieces.
+//     Forward then waits for sum_{j<=u} (update_j - b_j). With chase = false it is the order L-1..0 without any pieces.
+// (c) chase = false: s_0 >= all updates (less what backward hid) + P_0 / h2d, and no such row for the other units.
+// (d) embedding_update_s stands before every prefix of updates; s_L >= all of them + head_update_s + head weights /
+// h2d.
 #pragma once
 
 #include <utility>

@@ -11,8 +11,8 @@ namespace lazytrain::plan {
 // How many prices the greedy rule asks: about 0.2 s at 100 units.
 inline constexpr int kGreedyEvaluations = 24000;
 
-// Improves choices that fit, by the gain in step time for the device memory it takes, unit by unit, until no single
-// change helps; then from random changes of them again, until `evaluations` prices were asked. Deterministic.
+// Improves choices that fit, by the gain in step time for the part of the budgets it takes, unit by unit, until no
+// single change helps; then from random changes of them again, until `evaluations` prices were asked. Deterministic.
 WindowPlan improve(const Instance& instance, const WindowChoices& choices, int evaluations, double target_s = 0,
                    int seed = 1);
 

@@ -95,8 +95,8 @@ class Solving {
     solution_.words = "the relaxation's bound";
     solution_.solver = result.solver;
     for (int round = 0; round < 4 && is_open() && left_s() > 0; ++round) {
-      take(improve(in_, best_->choices, kGreedyEvaluations / 2, bound_s_ / (1 - std::min(0.5, options_.gap)),
-                   round + 2));
+      take(improve(in_, best_->choices, kGreedyEvaluations * std::max(1, in_.units / 32) / 2,
+                   bound_s_ / (1 - std::min(0.5, options_.gap)), round + 2));
     }
     return !is_open();
   }

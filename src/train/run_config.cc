@@ -1,7 +1,10 @@
 #include "train/run_config.h"
 
+#include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -29,7 +32,7 @@ struct Key {
 };
 
 [[noreturn]] void refuse(std::string_view key, const std::string& text, std::string_view expected) {
-  throw UsageError("{}: '{}' is not {}", key, text, expected);
+  throw UsageError("{}: '{}' is not {}", key, shown(text), expected);
 }
 
 template <typename T>
@@ -256,17 +259,93 @@ const std::map<std::string, std::string, std::less<>>& unavailable() {
   return table;
 }
 
-const Key& find_key(const std::string& name, const std::string& where) {
+// What other trainers call these keys, where spelling alone does not lead to ours.
+const std::map<std::string, std::string, std::less<>>& synonyms() {
+  static const std::map<std::string, std::string, std::less<>> table = {
+      {"learning_rate", "optimizer.lr"},
+      {"max_learning_rate", "optimizer.lr"},
+      {"adam_epsilon", "optimizer.eps"},
+      {"epsilon", "optimizer.eps"},
+      {"max_grad_norm", "optimizer.clip"},
+      {"grad_clip", "optimizer.clip"},
+      {"gradient_clipping", "optimizer.clip"},
+      {"lr_scheduler_type", "optimizer.schedule"},
+      {"scheduler", "optimizer.schedule"},
+      {"warmup_steps", "optimizer.warmup"},
+      {"warmup_ratio", "optimizer.warmup"},
+      {"batch_size", "batch"},
+      {"train_batch_size", "batch"},
+      {"per_device_train_batch_size", "micro_batch"},
+      {"micro_batch_size", "micro_batch"},
+      {"num_epochs", "epochs"},
+      {"num_train_epochs", "epochs"},
+      {"max_steps", "steps"},
+      {"num_steps", "steps"},
+      {"iterations", "steps"},
+      {"seq_len", "seq"},
+      {"seq_length", "seq"},
+      {"max_length", "seq"},
+      {"max_seq_length", "seq"},
+      {"context_length", "seq"},
+      {"dtype", "compute"},
+      {"precision", "compute"},
+      {"bf16", "compute"},
+      {"packing", "data.pack"},
+      {"train_file", "data.train"},
+      {"dataset", "data.train"},
+      {"eval_file", "data.eval"},
+      {"validation_file", "data.eval"},
+      {"chat_template", "data.template"},
+      {"model_name_or_path", "model"},
+      {"output_dir", "output"},
+      {"save_steps", "save.every"},
+      {"save_total_limit", "save.keep"},
+      {"eval_steps", "eval.every"},
+      {"logging_steps", "log.every"},
+      {"num_threads", "device.threads"},
+  };
+  return table;
+}
+
+std::string leaf_of(std::string_view name) {
+  std::string leaf(name.substr(name.rfind('.') + 1));
+  for (char& c : leaf) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return leaf;
+}
+
+// The key that was probably meant: one near in spelling, the only one with this last part, or what others call so.
+std::string meant(const std::string& name) {
   std::vector<std::string> known;
+  std::vector<std::string> same_leaf;
+  for (const Key& key : keys()) {
+    known.emplace_back(key.name);
+    if (leaf_of(key.name) == leaf_of(name)) same_leaf.emplace_back(key.name);
+  }
+  if (same_leaf.size() == 1) return same_leaf.front();
+  if (const auto it = synonyms().find(leaf_of(name)); it != synonyms().end()) return it->second;
+  return nearest(name, known);
+}
+
+std::vector<std::string> keys_of_section(std::string_view section) {
+  std::vector<std::string> found;
+  for (const Key& key : keys()) {
+    if (key.name.starts_with(section) && key.name.substr(section.size()).starts_with('.')) found.emplace_back(key.name);
+  }
+  return found;
+}
+
+const Key& find_key(const std::string& name, const std::string& where) {
   for (const Key& key : keys()) {
     if (key.name == name) return key;
-    known.emplace_back(key.name);
   }
   if (const auto it = unavailable().find(name); it != unavailable().end()) {
     throw UsageError("{}: {}: {}. Remove the key.", where, name, it->second);
   }
-  const std::string near = nearest(name, known);
-  throw UsageError("{}: unknown key '{}'{}", where, name,
+  if (const auto inner = keys_of_section(name); !inner.empty()) {
+    throw UsageError("{}: '{}' is a section: its keys are {}", where, name, fmt::join(inner, ", "));
+  }
+  const std::string near = meant(name);
+  throw UsageError("{}: unknown key '{}'{}", where, shown(name),
                    near.empty() ? "" : fmt::format(", did you mean '{}'?", near));
 }
 
@@ -277,6 +356,10 @@ void set_key(RunConfig& config, const std::string& name, const std::string& text
   } catch (const UsageError& error) {
     throw UsageError("{}: {}", where, error.what());
   }
+}
+
+bool has_key(std::string_view name) {
+  return std::any_of(keys().begin(), keys().end(), [&](const Key& key) { return key.name == name; });
 }
 
 std::string scalar_text(const YAML::Node& node) {
@@ -293,15 +376,19 @@ void read_node(RunConfig& config, const YAML::Node& node, const std::string& pre
     const std::string where = fmt::format("{}: line {}", file, entry.first.Mark().line + 1);
     if (!entry.first.IsScalar()) throw UsageError("{}: a key must be a plain word", where);
     const std::string name = prefix + entry.first.Scalar();
-    if (seen[name]++ > 0) throw UsageError("{}: the key '{}' stands twice", where, name);
+    if (seen[name]++ > 0) throw UsageError("{}: the key '{}' stands twice", where, shown(name));
+    if (entry.second.IsMap() && keys_of_section(name).empty() && has_key(name)) {
+      throw UsageError("{}: '{}' takes a plain value, not a section", where, name);
+    }
     if (entry.second.IsMap() && depth < 8) {
       read_node(config, entry.second, name + ".", file, depth + 1);
     } else if (entry.second.IsScalar() || entry.second.IsSequence()) {
       set_key(config, name, scalar_text(entry.second), where);
     } else if (entry.second.IsNull()) {
-      find_key(name, where);  // a key without a value keeps its default, but it must be one
+      // A key without a value keeps its default and a section may be empty, but it must be one.
+      if (keys_of_section(name).empty()) find_key(name, where);
     } else {
-      throw UsageError("{}: '{}' has no plain value", where, name);
+      throw UsageError("{}: '{}' has no plain value", where, shown(name));
     }
   }
 }
@@ -314,11 +401,19 @@ void check(const RunConfig& config) {
   need(config.output, "output", "name the folder for the run");
   need(config.data.train, "data.train", "name the JSONL file to train on");
   for (const auto& [path, key] : {std::pair{config.data.train, "data.train"}, {config.data.eval, "data.eval"}}) {
-    if (!path.empty() && !std::filesystem::exists(path))
-      throw UsageError("{}: there is no file {}", key, path.string());
+    if (path.empty()) continue;
+    if (!std::filesystem::exists(path)) throw UsageError("{}: there is no file {}", key, path.string());
+    if (!std::filesystem::is_regular_file(path)) {
+      throw UsageError("{}: {} is {}, expected a JSON or JSONL file", key, path.string(),
+                       std::filesystem::is_directory(path) ? "a folder" : "no regular file");
+    }
   }
   if (config.micro_batch > config.batch) {
     throw UsageError("micro_batch: {} is more than batch, {}", config.micro_batch, config.batch);
+  }
+  if (config.eval_every > 0 && config.data.eval.empty()) {
+    throw UsageError("eval.every: {} is set, data.eval is not: name the file to evaluate, or remove eval.every",
+                     config.eval_every);
   }
   if (config.steps > 0 && config.epochs > 0) throw UsageError("steps and epochs are both set: set one of them");
   optim::check(config.optimizer.adamw);
@@ -327,23 +422,33 @@ void check(const RunConfig& config) {
 
 }  // namespace
 
-RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+RunConfig read_run_config(const std::filesystem::path& file) {
   RunConfig config;
-  std::string text;
   try {
-    text = read_file(file, kMaxConfigBytes);
-    const YAML::Node root = YAML::Load(text);
-    if (!root.IsMap() && !root.IsNull()) throw UsageError("{}: expected `key: value` lines", file.string());
-    read_node(config, root, "", file.string(), 0);
+    std::vector<YAML::Node> documents = YAML::LoadAll(read_file(file, kMaxConfigBytes));
+    std::erase_if(documents, [](const YAML::Node& document) { return document.IsNull(); });
+    if (documents.size() > 1) {
+      throw UsageError("{}: line {}: a second YAML document begins, expected one: remove the '---' between them",
+                       file.string(), documents[1].Mark().line + 1);
+    }
+    for (const YAML::Node& root : documents) {
+      if (!root.IsMap()) throw UsageError("{}: expected `key: value` lines", file.string());
+      read_node(config, root, "", file.string(), 0);
+    }
   } catch (const InputError& error) {
     throw UsageError("{}", error.what());
   } catch (const YAML::Exception& error) {
     throw UsageError("{}: line {}: not valid YAML: {}", file.string(), error.mark.line + 1, error.msg);
   }
+  return config;
+}
+
+RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  RunConfig config = read_run_config(file);
   for (const std::string& override_text : overrides) {
     const auto equals = override_text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw UsageError("'{}' is not an override: write key=value, such as optimizer.lr=1e-4", override_text);
+      throw UsageError("'{}' is not an override: write key=value, such as optimizer.lr=1e-4", shown(override_text));
     }
     set_key(config, override_text.substr(0, equals), override_text.substr(equals + 1), "command line");
   }
@@ -386,6 +491,18 @@ std::string numeric_fingerprint(const RunConfig& config) {
     if (key.numeric) text += fmt::format("{}={}\n", key.name, key.get(config));
   }
   return hash_hex(text);
+}
+
+std::vector<std::string> changed_keys(const RunConfig& before, const RunConfig& now) {
+  std::vector<std::string> changes;
+  for (const Key& key : keys()) {
+    const std::string old_value = key.get(before), new_value = key.get(now);
+    if ((key.numeric || key.name == "data.train") && old_value != new_value) {
+      changes.push_back(fmt::format("{}: {} -> {}", key.name, old_value.empty() ? "unset" : shown(old_value),
+                                    new_value.empty() ? "unset" : shown(new_value)));
+    }
+  }
+  return changes;
 }
 
 std::string describe_keys() {

@@ -55,11 +55,17 @@ struct RunConfig {
 // are taken from the current folder. Throws UsageError naming file, line and key.
 RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
+// A file as it is, its keys and ranges checked but not what they lead to: for the config.yaml of an earlier run.
+RunConfig read_run_config(const std::filesystem::path& file);
+
 // The resolved configuration as YAML that load_run_config reads back to the same value.
 std::string to_yaml(const RunConfig& config);
 
 // What must not change between a run and its resumption: everything that determines the numbers.
 std::string numeric_fingerprint(const RunConfig& config);
+
+// Which of those keys differ, and data.train: "batch: 2 -> 4".
+std::vector<std::string> changed_keys(const RunConfig& before, const RunConfig& now);
 
 // For documentation and --help: "key  default  meaning" lines.
 std::string describe_keys();

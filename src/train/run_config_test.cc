@@ -10,7 +10,9 @@
 namespace lazytrain::train {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class RunConfigTest : public testing::Test {
  protected:
@@ -85,6 +87,61 @@ TEST_F(RunConfigTest, ErrorsNameFileLineAndKey) {
   EXPECT_THAT(error_of(base(), {"steps"}), HasSubstr("key=value"));
   EXPECT_THAT(error_of("model: m\noutput: o\ndata.train: nowhere.jsonl\n"),
               HasSubstr("there is no file nowhere.jsonl"));
+}
+
+TEST_F(RunConfigTest, OneDocumentAFile) {
+  EXPECT_EQ(load("---\n" + base() + "steps: 3\n---\n").steps, 3);
+  EXPECT_THAT(error_of(base() + "---\nsteps: 3\n"), AllOf(HasSubstr("line 6"), HasSubstr("second YAML document")));
+}
+
+TEST_F(RunConfigTest, EvaluatingNothingIsRefused) {
+  EXPECT_THAT(error_of(base(), {"eval.every=5"}), AllOf(HasSubstr("eval.every: 5"), HasSubstr("data.eval")));
+  EXPECT_EQ(load(base(), {"eval.every=5", "data.eval=" + (folder_ / "data.jsonl").string()}).eval_every, 5);
+}
+
+TEST_F(RunConfigTest, SectionsAreKnownAsSuch) {
+  EXPECT_EQ(load(base() + "optimizer:\nsave: {}\nsteps: 3\n").steps, 3);
+  EXPECT_THAT(error_of(base() + "optimiser:\n"), HasSubstr("unknown key 'optimiser'"));
+  EXPECT_THAT(error_of(base() + "optimizer: adamw\n"),
+              AllOf(HasSubstr("'optimizer' is a section: its keys are optimizer.state, optimizer.lr")));
+  EXPECT_THAT(error_of(base(), {"device=cpu"}), HasSubstr("'device' is a section: its keys are device.kind"));
+  EXPECT_THAT(error_of(base() + "save: [1]\n"), HasSubstr("'save' is a section"));
+  EXPECT_THAT(error_of(base() + "seq: {length: 5}\n"), HasSubstr("'seq' takes a plain value"));
+}
+
+TEST_F(RunConfigTest, KeysOfOtherTrainersLeadToOurs) {
+  const auto suggested = [&](const std::string& name) { return error_of(base(), {name + "=1"}); };
+  for (const auto& [theirs, ours] : {std::pair{"learning_rate", "optimizer.lr"},
+                                     {"lr", "optimizer.lr"},
+                                     {"training.learning-rate", "optimizer.lr"},
+                                     {"train.seed", "seed"},
+                                     {"num_train_epochs", "epochs"},
+                                     {"max_steps", "steps"},
+                                     {"batch_size", "batch"},
+                                     {"warmup_ratio", "optimizer.warmup"},
+                                     {"save_steps", "save.every"},
+                                     {"output_dir", "output"}}) {
+    EXPECT_THAT(suggested(theirs), HasSubstr(std::string("did you mean '") + ours + "'?")) << theirs;
+  }
+  EXPECT_THAT(suggested("frobnicate_everything"), Not(HasSubstr("did you mean")));
+}
+
+TEST_F(RunConfigTest, LongTextOfAFileIsCutInMessages) {
+  const std::string word(5000, 'k');
+  EXPECT_LT(error_of(base() + word + ": 1\n").size(), 400u);
+  EXPECT_LT(error_of(base() + "seq: " + word + "\n").size(), 400u);
+  EXPECT_LT(error_of(base(), {word}).size(), 400u);
+}
+
+TEST_F(RunConfigTest, DataMustBeAFile) {
+  EXPECT_THAT(error_of("model: m\noutput: o\ndata.train: " + folder_.string() + "\n"), HasSubstr("is a folder"));
+}
+
+TEST_F(RunConfigTest, ChangedKeysHaveBothValues) {
+  const RunConfig before = load(base(), {"batch=2", "optimizer.lr=1e-3"});
+  EXPECT_THAT(changed_keys(before, load(base(), {"batch=2", "optimizer.lr=1e-3", "save.every=7"})), testing::IsEmpty());
+  EXPECT_THAT(changed_keys(before, load(base(), {"batch=4", "optimizer.lr=1e-4"})),
+              testing::ElementsAre("batch: 2 -> 4", "micro_batch: 2 -> 4", "optimizer.lr: 0.001 -> 0.0001"));
 }
 
 }  // namespace

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
+#include <functional>
 #include <span>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "model/safetensors_writer.h"
 #include "model/tensor_convert.h"
@@ -21,6 +24,8 @@ constexpr int64_t kFormat = 1;
 constexpr std::string_view kMarker = "COMPLETE";
 constexpr std::string_view kState = "state.safetensors";
 constexpr std::string_view kTrainer = "trainer.json";
+constexpr std::string_view kHashes = "xxh3";
+constexpr int64_t kMaxTrainerBytes = 1 << 16;
 
 // The four arrays of a parameter as they lie in memory.
 struct Piece {
@@ -76,6 +81,40 @@ bool complete(const fs::path& checkpoint) {
   }
 }
 
+// The N of step-N.
+std::optional<int64_t> step_of(const fs::path& checkpoint) {
+  const std::string name = checkpoint.filename().string();
+  if (!name.starts_with("step-")) return std::nullopt;
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return step;
+}
+
+// Of state.safetensors: its header and then every array, which are all of its bytes. The arrays are taken from memory,
+// where they are before writing and after reading, so that no byte is read from the disk for it.
+std::string state_hash(const fs::path& file, const std::vector<Piece>& list) {
+  constexpr size_t kLengthBytes = 8;
+  const MappedFile map(file);
+  uint64_t header = 0;
+  if (map.bytes().size() >= kLengthBytes) std::memcpy(&header, map.bytes().data(), kLengthBytes);
+  const size_t begin = std::min<size_t>(map.bytes().size(), kLengthBytes + header);
+  std::string all = hash_hex(map.bytes().first(begin));
+  for (const Piece& piece : list) all += hash_hex(std::as_bytes(piece.bytes));
+  return hash_hex(all);
+}
+
+// Checkpoints of older versions have no hashes in their marker: nothing is known of their bytes.
+void check_hash(const fs::path& checkpoint, std::string_view file, const std::function<std::string()>& hash) {
+  const Json json = read_json(checkpoint / kMarker, 1 << 16);
+  const JsonObject marker(json, (checkpoint / kMarker).string());
+  if (!marker.has(kHashes) || marker.object(kHashes).string(file) == hash()) return;
+  throw InputError(
+      "{}: its bytes are not those that were saved (the checksum in {} differs): the disk or a copy damaged them. "
+      "Remove {}: --resume then takes the checkpoint before.",
+      (checkpoint / file).string(), kMarker, checkpoint.string());
+}
+
 // Marker first: from then on nothing takes the folder for a checkpoint.
 void remove_checkpoint(const fs::path& checkpoint) {
   fs::remove(checkpoint / kMarker);
@@ -98,16 +137,20 @@ void CheckpointFolder::save(const TrainerState& trainer, const runtime::ModelSta
     for (const Piece& piece : list) specs.push_back({piece.name, piece.dtype, piece.shape});
     model::write_safetensors(temporary / kState, specs, {{"format", "lazytrain"}},
                              [&](size_t index, const model::TensorSink& sink) { sink(list[index].bytes); });
-    write_file(temporary / kTrainer, to_json(trainer).dump(2) + "\n");
+    const std::string text = to_json(trainer).dump(2) + "\n";
+    write_file(temporary / kTrainer, text);
     if (fs::exists(target)) remove_checkpoint(target);
     fs::rename(temporary, target);
     fsync_folder(folder_);
-    const Json sizes = {{std::string(kState), fs::file_size(target / kState)},
-                        {std::string(kTrainer), fs::file_size(target / kTrainer)}};
-    write_file(target / kMarker, sizes.dump() + "\n");
+    const Json marker = {
+        {std::string(kState), fs::file_size(target / kState)},
+        {std::string(kTrainer), fs::file_size(target / kTrainer)},
+        {std::string(kHashes),
+         {{std::string(kState), state_hash(target / kState, list)}, {std::string(kTrainer), hash_hex(text)}}}};
+    write_file(target / kMarker, marker.dump() + "\n");
     rotate(keep);
   } catch (const fs::filesystem_error& error) {
-    throw RunError("checkpoint of step {}: {}", trainer.step, error.what());
+    throw RunError("checkpoint of step {}: {}: {}", trainer.step, error.path1().string(), error.code().message());
   }
 }
 
@@ -115,23 +158,29 @@ std::vector<std::pair<int64_t, fs::path>> CheckpointFolder::list() const {
   std::vector<std::pair<int64_t, fs::path>> found;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder_, none)) {
-    const std::string name = entry.path().filename().string();
-    int64_t step = 0;
-    if (!name.starts_with("step-")) continue;
-    const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
-    if (error == std::errc() && end == name.data() + name.size()) found.emplace_back(step, entry.path());
+    if (const auto step = step_of(entry.path())) found.emplace_back(*step, entry.path());
   }
   std::sort(found.begin(), found.end());
   return found;
 }
 
 std::optional<fs::path> CheckpointFolder::newest() const {
-  auto found = list();
-  for (auto it = found.rbegin(); it != found.rend(); ++it) {
-    if (complete(it->second)) return it->second;
-    spdlog::warn("{}: not complete, an older checkpoint is taken", it->second.string());
+  const auto found = list();
+  const auto taken =
+      std::find_if(found.rbegin(), found.rend(), [](const auto& entry) { return complete(entry.second); });
+  const std::string instead =
+      taken == found.rend() ? "there is no older one" : taken->second.filename().string() + " is taken";
+  for (auto it = found.rbegin(); it != taken; ++it) {
+    spdlog::warn("{}: not complete ({} is missing or does not fit its files): {}", it->second.string(), kMarker,
+                 instead);
   }
-  return std::nullopt;
+  if (taken == found.rend()) return std::nullopt;
+  return taken->second;
+}
+
+bool CheckpointFolder::any() const {
+  const auto found = list();
+  return std::any_of(found.begin(), found.end(), [](const auto& entry) { return complete(entry.second); });
 }
 
 void CheckpointFolder::rotate(int64_t keep) {
@@ -147,7 +196,9 @@ void CheckpointFolder::rotate(int64_t keep) {
 
 TrainerState CheckpointFolder::read_trainer(const fs::path& checkpoint) {
   const fs::path file = checkpoint / kTrainer;
-  const Json json = read_json(file, 1 << 16);
+  const std::string text = read_file(file, kMaxTrainerBytes);
+  check_hash(checkpoint, kTrainer, [&] { return hash_hex(text); });
+  const Json json = parse_json(text, file.string());
   const JsonObject object(json, file.string());
   if (object.integer("format", 0, 1000) != kFormat) {
     throw InputError("{}: checkpoint format {}, this version reads {}", file.string(),
@@ -155,6 +206,10 @@ TrainerState CheckpointFolder::read_trainer(const fs::path& checkpoint) {
   }
   TrainerState t;
   t.step = object.integer("step", 0, INT64_MAX);
+  if (const auto step = step_of(checkpoint); step && *step != t.step) {
+    throw InputError("{}: \"step\" is {}, its folder is of step {}: give the folder back the name step-{}",
+                     file.string(), t.step, *step, t.step);
+  }
   t.updates = object.integer("updates", 0, t.step);
   t.tokens = object.integer("tokens", 0, INT64_MAX);
   t.guard = {object.integer("skipped", 0, t.step), object.integer("skipped_in_a_row", 0, t.step)};
@@ -171,13 +226,15 @@ TrainerState CheckpointFolder::load(const fs::path& checkpoint, runtime::ModelSt
         checkpoint.string(), trainer.model, state.graph().fingerprint);
   }
   const model::SafetensorsFile file(checkpoint / kState);
-  for (const Piece& piece : pieces(state)) {
+  const std::vector<Piece> list = pieces(state);
+  for (const Piece& piece : list) {
     const model::TensorEntry* tensor = file.find(piece.name);
     if (tensor == nullptr) throw InputError("{}: tensor '{}' is missing", file.where(), piece.name);
     model::read_exact(*tensor, piece.dtype, piece.bytes);
     file.drop(*tensor);
   }
   file.check_unchanged();
+  check_hash(checkpoint, kState, [&] { return state_hash(checkpoint / kState, list); });
   return trainer;
 }
 

@@ -1,6 +1,6 @@
 // Checkpoints: OUTPUT/checkpoints/step-N/ with state.safetensors (split masters and moments by parameter), trainer.json
-// and the marker COMPLETE. Written to a temporary folder, fsynced, renamed, marked last; older ones are removed after,
-// marker first. A kill at any instant leaves the newest marked checkpoint whole.
+// and the marker COMPLETE with sizes and hashes of both. Written to a temporary folder, fsynced, renamed, marked last;
+// older ones are removed after, marker first. A kill at any instant leaves the newest marked checkpoint whole.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,12 @@ class CheckpointFolder {
   // Throws RunError naming the path and the cause (disk full: how much is needed); what was there before stays.
   void save(const TrainerState& trainer, const runtime::ModelState& state, int64_t keep);
 
-  // The newest complete checkpoint, none when there is none. Incomplete ones are logged.
+  // The newest complete checkpoint, none when there is none. Incomplete ones that are newer are logged.
   std::optional<std::filesystem::path> newest() const;
+  bool any() const;  // whether there is a complete one; logs nothing
 
-  // Fills `state` and returns the trainer's. Throws InputError when a file is damaged or of another model.
+  // Fills `state` and returns the trainer's. Throws InputError when a file is damaged (its hash is not the
+  // marker's), of another step than its folder or of another model.
   static TrainerState load(const std::filesystem::path& checkpoint, runtime::ModelState& state);
   static TrainerState read_trainer(const std::filesystem::path& checkpoint);
 

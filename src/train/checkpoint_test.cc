@@ -3,10 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "model/config.h"
 #include "model/family.h"
 
@@ -14,6 +20,9 @@ namespace lazytrain::train {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
 
 graph::Graph tiny_graph(int layers) {
   const Json config = {{"model_type", "qwen2"},      {"hidden_size", 16},        {"num_hidden_layers", layers},
@@ -86,6 +95,75 @@ TEST_F(CheckpointTest, AnotherModelsIsRefused) {
   const graph::Graph other = tiny_graph(2);
   runtime::ModelState state(other, DType::kBF16);
   EXPECT_THROW(CheckpointFolder::load(step(1), state), InputError);
+}
+
+std::string error_of_load(const fs::path& checkpoint, const graph::Graph& graph) {
+  runtime::ModelState state(graph, DType::kBF16);
+  try {
+    CheckpointFolder::load(checkpoint, state);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+void flip_bit(const fs::path& file, int64_t at) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(at);
+  const char byte = static_cast<char>(stream.get() ^ 4);
+  stream.seekp(at);
+  stream.put(byte);
+}
+
+TEST_F(CheckpointTest, AFlippedBitIsNoticedWhereverItIs) {
+  checkpoints_.save(at(3), state_, 1);
+  const fs::path file = step(3) / "state.safetensors";
+  const auto size = static_cast<int64_t>(fs::file_size(file));
+  const std::string header = read_file(file, size).substr(0, 2000);
+  for (const int64_t position : {static_cast<int64_t>(header.find("lazytrain")), size / 3, size / 2, size - 1}) {
+    flip_bit(file, position);
+    EXPECT_THAT(error_of_load(step(3), graph_), AllOf(HasSubstr("state.safetensors"), HasSubstr("checksum")))
+        << "byte " << position;
+    flip_bit(file, position);
+  }
+  const fs::path trainer = step(3) / "trainer.json";
+  const std::string text = read_file(trainer, 1 << 16);
+  flip_bit(trainer, static_cast<int64_t>(text.find("\"tokens\": 30")) + 10);  // 30 becomes 70
+  EXPECT_THAT(error_of_load(step(3), graph_), AllOf(HasSubstr("trainer.json"), HasSubstr("checksum")));
+}
+
+TEST_F(CheckpointTest, AMarkerOfSizesAloneIsReadAsBefore) {
+  checkpoints_.save(at(3), state_, 1);
+  Json marker = parse_json(read_file(step(3) / "COMPLETE", 1 << 16), "COMPLETE");
+  marker.erase("xxh3");
+  std::ofstream(step(3) / "COMPLETE") << marker.dump();
+  ASSERT_TRUE(checkpoints_.newest().has_value());
+  EXPECT_EQ(error_of_load(step(3), graph_), "no error");
+}
+
+TEST_F(CheckpointTest, AFolderOfAnotherStepIsRefused) {
+  checkpoints_.save(at(3), state_, 1);
+  fs::rename(step(3), step(8));
+  EXPECT_THAT(error_of_load(step(8), graph_), AllOf(HasSubstr("\"step\" is 3"), HasSubstr("step 8")));
+}
+
+TEST_F(CheckpointTest, WhatIsPassedOverIsSaidAsItIs) {
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_st>(log)));
+  checkpoints_.save(at(1), state_, 5);
+  checkpoints_.save(at(2), state_, 5);
+  fs::remove(step(2) / "COMPLETE");
+  checkpoints_.newest();
+  EXPECT_THAT(log.str(), HasSubstr("step-1 is taken"));
+  log.str("");
+  EXPECT_TRUE(checkpoints_.any());
+  EXPECT_EQ(log.str(), "");
+  fs::remove(step(1) / "COMPLETE");
+  EXPECT_FALSE(checkpoints_.newest().has_value());
+  EXPECT_THAT(log.str(), AllOf(HasSubstr("there is no older one"), Not(HasSubstr("taken"))));
+  spdlog::set_default_logger(before);
 }
 
 TEST_F(CheckpointTest, NoneIsNone) { EXPECT_FALSE(checkpoints_.newest().has_value()); }

@@ -50,6 +50,8 @@ broken m && sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 3/' m/config.j
 expect "a missing tensor is named" 1 "model.layers.2" train model=m
 broken m && LC_ALL=C sed -i '0,/input_layernorm.weight/s/input_layernorm.weight/input_layernorm.wEIGHT/' m/model.safetensors
 expect "a renamed tensor is missing" 1 "input_layernorm.weight" train model=m
+broken m && printf '\300\177' | dd of=m/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc status=none
+expect "a weight that is NaN names file and tensor, not the rate" 1 "m/model.safetensors: tensor 'model.norm.weight': 1 of its 128" train model=m
 broken m && rm m/model.safetensors
 expect "a folder without weights" 2 "safetensors" train model=m
 broken m && rm m/model.safetensors && printf '{"metadata": {}, "weight_map": {"model.norm.weight": "../model/model.safetensors"}}' \
@@ -115,6 +117,8 @@ else
   run train output=full/run save.every=1 save.keep=5 steps=5
   if [[ $status -eq 1 ]] && grep -qi 'no space' "$logs/err" && [[ $(newest_complete full/run) -ge 1 ]]; then
     ok "a full disk is exit code 1, says so, and leaves the checkpoints before"
+    check "it names the checkpoint that stays, and what to do" bash -c \
+      "grep -q 'the run goes on, step-[0-9]* stays' '$logs/err' && grep -q 'free space and add --resume: it goes on from step-' '$logs/err'"
   else
     not_ok "a full disk" "exit code $status, newest complete checkpoint $(newest_complete full/run): $(tail -n 2 "$logs/err" | tr '\n' ' ')"
   fi

@@ -49,10 +49,23 @@ done
 check "a run stopped under one policy goes on under the other" stopped_and_resumed mixed INT 9 "${keys[@]}" plan.policy=megatrain
 check "the result is the same" same_run whole_residentbf16 mixed
 check "--resume of a finished run changes nothing" bash -c "cp -r mixed before &&
-  '$LAZYTRAIN' train run.yaml output=mixed ${keys[*]} plan.policy=resident --resume 2>/dev/null"
+  '$LAZYTRAIN' train run.yaml output=mixed ${keys[*]} plan.policy=resident --resume 2>'$logs/finished'"
 check "its model and metrics stay" same_run before mixed
 check "--resume without a checkpoint starts from the beginning" "$LAZYTRAIN" train run.yaml output=fresh "${keys[@]}" --resume
 check "its result is that of a new run" same_run whole_residentbf16 fresh
-expect "a changed configuration is said" 0 "differ" "$LAZYTRAIN" train run.yaml output=fresh "${keys[@]}" steps=61 --resume
+check "a finished run says that it is" grep -q "the run was finished already, with step 60" "$logs/finished"
+expect "a changed configuration is said, with both values" 0 "differ.*steps: 60 -> 61" \
+  "$LAZYTRAIN" train run.yaml output=fresh "${keys[@]}" steps=61 --resume
+check "and nothing that did not change" bash -c "! grep -qE 'batch:|data.train' '$logs/err'"
+sed 's/Anna/Otto/' train.jsonl >other.jsonl
+expect "changed data is said by file" 0 "differ.*data.train: train.jsonl -> other.jsonl; the tokens of data.train, other.jsonl" \
+  "$LAZYTRAIN" train run.yaml output=fresh "${keys[@]}" steps=61 data.train=other.jsonl --resume
+
+cp -r fresh moved && mv moved/checkpoints/step-61 moved/checkpoints/step-62
+expect "a checkpoint of another step than its folder" 1 "step-62/trainer.json.*61" \
+  "$LAZYTRAIN" train run.yaml output=moved "${keys[@]}" steps=70 --resume
+cp -r fresh marked && rm marked/checkpoints/*/COMPLETE && rm -r marked/model
+run "$LAZYTRAIN" train run.yaml output=marked "${keys[@]}" steps=2 --resume
+check "no older checkpoint is promised where there is none" bash -c "grep -q 'there is no older one' '$logs/err' && ! grep -q 'is taken' '$logs/err'"
 
 finish

@@ -86,4 +86,64 @@ touches_nothing() {
 }
 check "--dry-run prints plan and memory, and touches nothing" touches_nothing
 
+# --- what the run refuses, the dry run refuses too, and neither leaves anything
+mkdir no_weights && cp model/*.json no_weights
+cp -r model no_tokenizer && rm no_tokenizer/tokenizer.json
+for dry in "" --dry-run; do
+  refused() { expect "$1 is refused ${dry:+by a dry run too}" "$2" "$3" "$LAZYTRAIN" train run.yaml output=refused/run "${@:4}" $dry; }
+  refused "a folder with config.json alone" 2 "no_weights.*safetensors" model=no_weights
+  refused "a model without tokenizer" 2 "tokenizer.json" model=no_tokenizer
+  refused "a folder as data" 2 "data.train: model is a folder" data.train=model
+  refused "an output below a file" 2 "output: train.jsonl/run.*is a file" output=train.jsonl/run
+  refused "the model's folder as output" 2 "output: ./model is the folder of" output=./model
+done
+dry=
+{ head -n 1 train.jsonl && echo '{'; } >bad.jsonl
+refused "a broken row" 1 "bad.jsonl: line 2" data.train=bad.jsonl
+check "nothing is left of what was refused" test ! -e refused
+
+# --- one process a run folder
+two_at_a_time() {
+  local pid waited=0 status=0
+  "$LAZYTRAIN" train run.yaml output=shared steps=100000 save.every=1 2>"$logs/shared" &
+  pid=$!
+  while [[ ! -s shared/metrics.jsonl && $waited -lt 3000 ]]; do sleep 0.01; waited=$((waited + 1)); done
+  "$LAZYTRAIN" train run.yaml output=shared steps=5 --resume 2>"$logs/second" || status=$?
+  kill -9 "$pid"
+  wait "$pid" 2>/dev/null || true
+  [[ $status -eq 2 ]] || { echo "the second ended with $status"; return 1; }
+  grep -q "another process trains into shared" "$logs/second" || { echo "it said: $(tail -n 1 "$logs/second")"; return 1; }
+}
+check "a second process is kept out" two_at_a_time
+expect "a killed one leaves no lock behind" 0 "model: shared/model" "$LAZYTRAIN" train run.yaml output=shared steps=1 --resume
+
+# --- a signal before the first step
+early() {
+  local pid waited=0 status=0
+  "$LAZYTRAIN" train run.yaml output=early steps=100000 2>"$logs/early" &
+  pid=$!
+  # Until SIGINT is caught (bit 1 of the mask).
+  until [[ $(sed -n 's/^SigCgt:.*\(.\)$/\1/p' "/proc/$pid/status" 2>/dev/null) =~ [2367abef] || $waited -gt 1000 ]]; do
+    waited=$((waited + 1))
+  done
+  kill -INT "$pid"
+  wait "$pid" || status=$?
+  [[ $status -eq 1 ]] || { echo "exit code $status"; return 1; }
+  grep -q "interrupted before the first step: nothing saved" "$logs/early"
+}
+check "SIGINT before the first step is exit 1 and says that nothing is saved" early
+
+# --- results for scripts, and a standard error that takes nothing
+run "$LAZYTRAIN" train run.yaml output=object --json
+check "--json prints one object" bash -c "[[ \$(wc -l <'$logs/out') -eq 1 ]] &&
+  grep -qE '\"steps\":6,\"total_steps\":6,\"loss\":[0-9.]+,.*\"checkpoint\":\"object/checkpoints/step-6\",\"model\":\"object/model\"\}\$' '$logs/out'"
+expect "--dry-run --json too" 0 '^\{"policy":"[a-z0-9-]+","predicted_step_s":[0-9.e-]+\}$' \
+  "$LAZYTRAIN" train run.yaml output=dry --dry-run --json
+if [[ -c /dev/full ]]; then
+  check "a log on a full disk ends no run" bash -c "'$LAZYTRAIN' train run.yaml output=unheard 2>/dev/full && test -s unheard/model/config.json"
+fi
+printf '{"prompt": "1 2", "completion": "3"}\n' >one.jsonl
+expect "one of a kind is no plural" 0 "1 sample in 1 row, " "$LAZYTRAIN" train run.yaml output=one data.train=one.jsonl steps=1 batch=1
+check "nor is one step" grep -q "in 1 step)" "$logs/err"
+
 finish

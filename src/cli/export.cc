@@ -27,7 +27,7 @@ struct ExportArgs {
 // Where configuration and tokenizer come from: the run's own copy, else the model that the run started from.
 fs::path base_model(const fs::path& run) {
   if (fs::exists(run / "model" / "config.json")) return run / "model";
-  const train::RunConfig config = train::load_run_config(run / "config.yaml", {});
+  const train::RunConfig config = train::read_run_config(run / "config.yaml");
   if (!fs::exists(config.model / "config.json")) {
     throw UsageError("{}: the run's base model {} is not there (a relative path counts from the current folder)",
                      (run / "config.yaml").string(), config.model.string());

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "text/chat_template.h"
+#include "text/dataset.h"
 #include "text/token_cache.h"
 #include "text/tokenizer.h"
 
@@ -46,6 +47,16 @@ text::PreparedData prepare(const RunConfig& config, const std::filesystem::path&
 }
 
 }  // namespace
+
+void check_sources(const RunConfig& config) {
+  text::Tokenizer::load(config.model);
+  if (config.data.chat_template == "chat") text::ChatTemplate::load(config.model);
+  for (const std::filesystem::path& file : {config.data.train, config.data.eval}) {
+    if (file.empty()) continue;
+    check_format(config.data.format, file);
+    const text::Dataset data(file, {config.data.prompt, config.data.response});
+  }
+}
 
 std::vector<ops::Tokens> StepBatch::views() const {
   std::vector<ops::Tokens> list;

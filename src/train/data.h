@@ -16,6 +16,10 @@
 
 namespace lazytrain::train {
 
+// What a DataSource would refuse, as far as it shows without reading all rows: the model's tokenizer and template, and
+// the format and first row of data.train and data.eval. Throws as DataSource does.
+void check_sources(const RunConfig& config);
+
 // The micro-batches of one optimizer step.
 struct StepBatch {
   std::vector<text::TokenBatch> micro_batches;

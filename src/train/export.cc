@@ -54,7 +54,8 @@ void export_model(const model::ModelConfig& config, const runtime::ModelState& s
     write_file(target / "config.json", model::saved_config(config, dtype).dump(2) + "\n");
     if (!std::filesystem::equivalent(source, target)) copy_companions(source, target);
   } catch (const std::filesystem::filesystem_error& error) {
-    throw RunError("{}: {}", target.string(), error.what());
+    throw RunError("{}: the model cannot be written: {}: {}", target.string(), error.path1().string(),
+                   error.code().message());
   }
 }
 

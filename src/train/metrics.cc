@@ -49,30 +49,27 @@ Json to_json(const StepMetrics& m) {
   return json;
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& folder, int64_t resume_step, bool tensorboard)
-    : path_(folder / "metrics.jsonl") {
+MetricsWriter::MetricsWriter(const std::filesystem::path& folder, int64_t resume_step, bool tensorboard,
+                             AppendFile::Tell tell) {
+  const auto path = folder / "metrics.jsonl";
   std::string kept;
-  if (resume_step > 0 && std::filesystem::exists(path_))
-    kept = lines_up_to(read_file(path_, int64_t{1} << 34), resume_step);
-  write_file(path_, kept);
-  out_.open(path_, std::ios::app | std::ios::binary);
-  if (!out_) throw RunError("{}: cannot be opened for writing", path_.string());
-  if (tensorboard) tensorboard_ = std::make_unique<TensorBoardWriter>(folder / "tensorboard");
+  if (resume_step > 0 && std::filesystem::exists(path))
+    kept = lines_up_to(read_file(path, int64_t{1} << 34), resume_step);
+  write_file(path, kept);
+  lines_ = std::make_unique<AppendFile>(path, tell);
+  if (tensorboard) tensorboard_ = std::make_unique<TensorBoardWriter>(folder / "tensorboard", tell);
 }
 
 MetricsWriter::~MetricsWriter() = default;
 
 void MetricsWriter::write(const StepMetrics& metrics) {
-  out_ << to_json(metrics).dump() << '\n' << std::flush;
-  if (!out_) throw RunError("{}: writing failed: is the disk full?", path_.string());
-  if (tensorboard_) {
-    tensorboard_->scalar("train/loss", metrics.step, metrics.loss);
-    tensorboard_->scalar("train/grad_norm", metrics.step, metrics.grad_norm);
-    tensorboard_->scalar("train/lr", metrics.step, metrics.lr);
-    tensorboard_->scalar("speed/tok_per_s", metrics.step, metrics.tok_per_s);
-    if (metrics.eval_loss) tensorboard_->scalar("eval/loss", metrics.step, *metrics.eval_loss);
-    tensorboard_->flush();
-  }
+  lines_->append(to_json(metrics).dump() + "\n");
+  if (!tensorboard_) return;
+  tensorboard_->scalar("train/loss", metrics.step, metrics.loss);
+  tensorboard_->scalar("train/grad_norm", metrics.step, metrics.grad_norm);
+  tensorboard_->scalar("train/lr", metrics.step, metrics.lr);
+  tensorboard_->scalar("speed/tok_per_s", metrics.step, metrics.tok_per_s);
+  if (metrics.eval_loss) tensorboard_->scalar("eval/loss", metrics.step, *metrics.eval_loss);
 }
 
 }  // namespace lazytrain::train

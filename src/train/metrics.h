@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 
 #include "base/json.h"
+#include "train/append_file.h"
 
 namespace lazytrain::train {
 
@@ -33,14 +33,14 @@ class TensorBoardWriter;
 // Appends; lines of steps after `resume_step` are cut off first (a killed run may have written more than it saved).
 class MetricsWriter {
  public:
-  MetricsWriter(const std::filesystem::path& folder, int64_t resume_step, bool tensorboard);
+  // `tell` gets what a person must know of trouble while writing. Throws RunError when the files cannot be made.
+  MetricsWriter(const std::filesystem::path& folder, int64_t resume_step, bool tensorboard, AppendFile::Tell tell);
   ~MetricsWriter();
-  // Throws RunError when the line cannot be written.
+  // A full disk ends no run: see AppendFile.
   void write(const StepMetrics& metrics);
 
  private:
-  std::filesystem::path path_;
-  std::ofstream out_;
+  std::unique_ptr<AppendFile> lines_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;
 };
 

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
-
 #include "base/units.h"
+#include "train/wording.h"
 
 namespace lazytrain::train {
 
@@ -20,7 +19,7 @@ Progress::Progress(int64_t first_step, int64_t total_steps, int64_t every, doubl
 Progress::~Progress() { pause(); }
 
 void Progress::pause() {
-  if (open_) fmt::print(stderr, "\n");
+  if (open_) say("\n");
   open_ = false;
 }
 
@@ -28,14 +27,13 @@ void Progress::step(const StepMetrics& m) {
   mean_step_s_ = mean_step_s_ == 0 ? m.step_s : 0.9 * mean_step_s_ + 0.1 * m.step_s;
   const bool due = m.step == total_ || m.step - last_shown_ >= every_;
   if (terminal_) {
-    fmt::print(stderr, "\r\033[K{}", line(m));
+    say("\r\033[K{}", line(m));
     open_ = true;
     if (due && m.eval_loss) pause();
   } else if (due) {
-    fmt::print(stderr, "{}\n", line(m));
+    say("{}\n", line(m));
   }
   if (due) last_shown_ = m.step;
-  std::fflush(stderr);
 }
 
 std::string Progress::line(const StepMetrics& m) const {

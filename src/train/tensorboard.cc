@@ -57,12 +57,12 @@ uint32_t crc32c(std::string_view bytes) {
 
 uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8u; }
 
-TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder, AppendFile::Tell tell) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  path_ = folder / fmt::format("events.out.tfevents.{}.{}", static_cast<int64_t>(wall_time()), ::getpid());
-  out_.open(path_, std::ios::binary);
-  if (error || !out_) throw RunError("{}: cannot be opened for writing", path_.string());
+  if (error) throw RunError("{}: the folder cannot be made: {}", folder.string(), error.message());
+  const auto name = fmt::format("events.out.tfevents.{}.{}", static_cast<int64_t>(wall_time()), ::getpid());
+  file_ = std::make_unique<AppendFile>(folder / name, std::move(tell));
   record(event_head() + delimited(3, "brain.Event:2"));  // Event.file_version
 }
 
@@ -75,12 +75,8 @@ void TensorBoardWriter::scalar(std::string_view tag, int64_t step, double value)
 
 void TensorBoardWriter::record(std::string_view event) {
   const std::string length = little_endian(static_cast<uint64_t>(event.size()));
-  out_ << length << little_endian(masked_crc32c(length)) << event << little_endian(masked_crc32c(event));
-}
-
-void TensorBoardWriter::flush() {
-  out_.flush();
-  if (!out_) throw RunError("{}: writing failed: is the disk full?", path_.string());
+  file_->append(length + little_endian(masked_crc32c(length)) + std::string(event) +
+                little_endian(masked_crc32c(event)));
 }
 
 }  // namespace lazytrain::train

@@ -3,23 +3,23 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
+
+#include "train/append_file.h"
 
 namespace lazytrain::train {
 
 class TensorBoardWriter {
  public:
   // Creates the folder and a file events.out.tfevents.* in it. Throws RunError.
-  explicit TensorBoardWriter(const std::filesystem::path& folder);
+  TensorBoardWriter(const std::filesystem::path& folder, AppendFile::Tell tell);
   void scalar(std::string_view tag, int64_t step, double value);
-  void flush();
 
  private:
   void record(std::string_view event);
-  std::filesystem::path path_;
-  std::ofstream out_;
+  std::unique_ptr<AppendFile> file_;
 };
 
 // CRC-32C (Castagnoli, reflected polynomial 0x82f63b78) and its TFRecord mask: rotate right by 15, add 0xa282ead8.

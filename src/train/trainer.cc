@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -12,20 +13,24 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "model/family.h"
+#include "model/parameter_tensors.h"
 #include "optim/grad_norm.h"
 #include "optim/step_guard.h"
 #include "plan/trace.h"
 #include "runtime/executor.h"
+#include "runtime/finite_weights.h"
 #include "runtime/forward_loss.h"
 #include "runtime/master_weights.h"
 #include "train/checkpoint.h"
 #include "train/data.h"
 #include "train/export.h"
 #include "train/metrics.h"
+#include "train/output_folder.h"
 #include "train/planning.h"
 #include "train/progress.h"
 #include "train/signals.h"
 #include "train/summary.h"
+#include "train/wording.h"
 
 namespace lazytrain::train {
 namespace {
@@ -34,20 +39,29 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kInterrupted = 130;
+constexpr const char* kConfigFile = "config.yaml";
 
-// A fresh run must not overwrite what an earlier one left.
-void require_fresh(const fs::path& output) {
-  if (CheckpointFolder(output / "checkpoints").newest() || fs::exists(output / "model")) {
-    throw UsageError("output: {} holds a run already: add --resume to go on with it, or name another folder",
-                     output.string());
-  }
+// What a run starts from.
+struct Beginning {
+  std::optional<fs::path> checkpoint;         // of the same run
+  std::optional<model::ModelFolder> weights;  // where there is none
+  std::optional<RunConfig> before;            // what config.yaml said
+};
+
+TrainResult result_of(const PlannedRun& planned) {
+  TrainResult result;
+  result.policy = planned.program.policy.name;
+  result.predicted_step_s = planned.predicted.step_s;
+  return result;
 }
 
 class Trainer {
  public:
   Trainer(const RunConfig& config, const model::ModelConfig& model, const graph::Graph& graph, ThreadPool& pool,
-          PlannedRun planned)
-      : config_(config),
+          PlannedRun planned, Beginning beginning)
+      : result_(result_of(planned)),
+        config_(config),
+        beginning_(std::move(beginning)),
         model_(model),
         graph_(graph),
         pool_(pool),
@@ -65,12 +79,35 @@ class Trainer {
     }
   }
 
-  int run(bool resume) {
-    const int64_t resumed = start(resume);
-    const SignalScope signals;
-    MetricsWriter metrics(config_.output, resumed, config_.tensorboard);
-    Progress progress(resumed, total_steps_, config_.log_every, 6.0 * static_cast<double>(graph_.matmul_parameters()),
-                      machine_.gemm_flops);
+  // Weights from the checkpoint to go on from, or from the model folder.
+  void start() {
+    const std::string numbers = hash_of_run();
+    if (beginning_.checkpoint) {
+      trainer_ = CheckpointFolder::load(*beginning_.checkpoint, state_);
+      result_.checkpoint = *beginning_.checkpoint;
+      guard_ = optim::StepGuard(trainer_.guard);
+      if (trainer_.numbers != numbers) {
+        warn_of_changes(numbers);
+        trainer_.numbers = numbers;
+      }
+      spdlog::info("going on from {} (step {} of {})", beginning_.checkpoint->string(), trainer_.step, total_steps_);
+    } else {
+      state_.load_weights(*beginning_.weights, &pool_);
+      trainer_.model = graph_.fingerprint;
+      trainer_.numbers = numbers;
+    }
+    first_step_ = trainer_.step + 1;
+  }
+
+  TrainResult run(SignalScope& signals) {
+    const bool was_finished = trainer_.step >= total_steps_;
+    Progress progress(trainer_.step, total_steps_, config_.log_every,
+                      6.0 * static_cast<double>(graph_.matmul_parameters()), machine_.gemm_flops);
+    MetricsWriter metrics(config_.output, trainer_.step, config_.tensorboard, [&progress](const std::string& trouble) {
+      progress.pause();
+      spdlog::error("{}", trouble);
+    });
+    signals.stepping();
     bool stopped = false;
     while (trainer_.step < total_steps_ && !stopped) {
       StepMetrics line = step();
@@ -79,26 +116,39 @@ class Trainer {
       if (eval_data_ && (last || due(config_.eval_every))) line.eval_loss = evaluate();
       metrics.write(line);
       progress.step(line);
+      result_.loss = line.loss;
+      if (line.eval_loss) result_.eval_loss = line.eval_loss;
       if (!last && !stopped && due(config_.save_every)) save_and_go_on(progress);
     }
     progress.pause();
+    if (trainer_.step >= total_steps_) signals.ending();
     finish_update();
-    checkpoints_.save(trainer_, state_, config_.save_keep);
-    if (timeline_) plan::write_trace(executor_.program(), graph_, *timeline_, config_.output / "trace.json");
+    save_at_the_end();
+    result_.steps = trainer_.step;
+    result_.total_steps = total_steps_;
+    result_.skipped = trainer_.guard.skipped;
+    if (timeline_) write_last_trace();
     if (stopped && trainer_.step < total_steps_) {
       spdlog::info("stopped after step {} of {}, checkpoint saved: go on with --resume", trainer_.step, total_steps_);
-      return kInterrupted;
+      result_.exit_code = kInterrupted;
+      return result_;
     }
-    export_model(model_, state_, config_.model, config_.output / "model", DType::kBF16);
-    print_summary({.program = executor_.program(),
-                   .profile = executor_.profile(),
-                   .machine = machine_,
-                   .predicted = predicted_,
-                   .step_seconds = step_seconds_,
-                   .exposed_seconds = exposed_seconds_,
-                   .skipped = trainer_.guard.skipped,
-                   .model = config_.output / "model"});
-    return 0;
+    result_.model = config_.output / "model";
+    export_model(model_, state_, config_.model, result_.model, DType::kBF16);
+    if (was_finished) {
+      say("nothing was left to do: the run was finished already, with step {}\nmodel: {}\n", trainer_.step,
+          result_.model.string());
+    } else {
+      print_summary({.program = executor_.program(),
+                     .profile = executor_.profile(),
+                     .machine = machine_,
+                     .predicted = predicted_,
+                     .step_seconds = step_seconds_,
+                     .exposed_seconds = exposed_seconds_,
+                     .skipped = trainer_.guard.skipped,
+                     .model = result_.model});
+    }
+    return result_;
   }
 
  private:
@@ -111,40 +161,34 @@ class Trainer {
 
   static void report_data(const fs::path& file, const DataSource& data) {
     const text::SampleCounts& counts = data.counts();
-    spdlog::info("{}: {} samples in {} rows, {} tokens ({} of them learnt), rows {:.0f}% full", file.string(),
-                 counts.samples, data.rows(), counts.tokens, counts.targets, 100 * data.fill());
-    if (counts.truncated > 0)
-      spdlog::warn("{}: {} samples were longer than seq and lost their right end", file.string(), counts.truncated);
-    if (counts.dropped > 0)
-      spdlog::warn("{}: {} samples had nothing to learn and were dropped", file.string(), counts.dropped);
+    spdlog::info("{}: {} in {}, {} ({} of them learnt), rows {:.0f}% full", file.string(),
+                 counted(counts.samples, "sample"), counted(data.rows(), "row"), counted(counts.tokens, "token"),
+                 counts.targets, 100 * data.fill());
+    if (counts.truncated > 0) {
+      spdlog::warn("{}: longer than seq, so that the right end is lost: {}", file.string(),
+                   counted(counts.truncated, "sample"));
+    }
+    if (counts.dropped > 0) {
+      spdlog::warn("{}: nothing to learn in it, so that it is dropped: {}", file.string(),
+                   counted(counts.dropped, "sample"));
+    }
   }
 
   bool due(int64_t every) const { return every > 0 && trainer_.step % every == 0; }
 
-  // Weights from the newest checkpoint, or from the model folder. Returns the step that is done already.
-  int64_t start(bool resume) {
-    const std::string numbers = hash_of_run();
-    if (resume) {
-      if (const auto newest = checkpoints_.newest()) {
-        trainer_ = CheckpointFolder::load(*newest, state_);
-        guard_ = optim::StepGuard(trainer_.guard);
-        if (trainer_.numbers != numbers) {
-          spdlog::warn(
-              "{}: configuration or data differ from those of the checkpoint: the run goes on, but not as it would "
-              "have",
-              newest->string());
-          trainer_.numbers = numbers;
-        }
-        spdlog::info("going on from {} (step {} of {})", newest->string(), trainer_.step, total_steps_);
-        return trainer_.step;
-      }
-      spdlog::info("{} has no complete checkpoint: starting from the beginning",
-                   (config_.output / "checkpoints").string());
+  // What of the configuration and the data is not what the checkpoint was made with, key by key where it is known.
+  void warn_of_changes(const std::string& numbers) const {
+    std::vector<std::string> changes;
+    if (beginning_.before) changes = changed_keys(*beginning_.before, config_);
+    const size_t data_begin = numbers.size() - data_.fingerprint().size();
+    if (trainer_.numbers.substr(std::min(data_begin, trainer_.numbers.size())) != numbers.substr(data_begin)) {
+      changes.push_back(fmt::format("the tokens of data.train, {} (its content, the tokenizer or the template)",
+                                    config_.data.train.string()));
     }
-    state_.load_weights(model::ModelFolder(config_.model), &pool_);
-    trainer_.model = graph_.fingerprint;
-    trainer_.numbers = numbers;
-    return 0;
+    if (changes.empty()) changes.push_back("keys that config.yaml no longer tells");
+    spdlog::warn(
+        "{}: configuration or data differ from those of the checkpoint: the run goes on, but not as it would have: {}",
+        beginning_.checkpoint->string(), fmt::join(changes, "; "));
   }
 
   std::string hash_of_run() const { return numeric_fingerprint(config_) + data_.fingerprint(); }
@@ -156,6 +200,8 @@ class Trainer {
     const std::vector<ops::Tokens> views = batch.views();
     runtime::StepResult result = executor_.run_step(views, pending_ ? &*pending_ : nullptr);
     pending_.reset();
+    const double loss = result.loss.nll / static_cast<double>(result.loss.count);
+    if (number == first_step_ && !std::isfinite(loss)) refuse_broken_weights();
 
     for (const runtime::ParameterGradient& gradient : result.gradients) {
       const auto& unit = graph_.units[static_cast<size_t>(gradient.unit)];
@@ -181,7 +227,7 @@ class Trainer {
     exposed_seconds_.push_back(exposed);
     timeline_ = std::move(result.timeline);
     return {.step = number,
-            .loss = result.loss.nll / static_cast<double>(result.loss.count),
+            .loss = loss,
             .grad_norm = norm,
             .lr = lr,
             .tokens = batch.tokens,
@@ -193,6 +239,22 @@ class Trainer {
             .peak_disk_bytes = timeline_->peak_bytes[static_cast<size_t>(plan::Tier::kDisk)],
             .skipped = !apply,
             .eval_loss = {}};
+  }
+
+  // A loss that is not finite from the first step on may come from weights that are not: no rate mends those.
+  void refuse_broken_weights() const {
+    const auto weight = [this](int unit, int parameter) {
+      const auto& p = graph_.units[static_cast<size_t>(unit)].params[static_cast<size_t>(parameter)];
+      return dense(state_.arrays(unit, parameter).hi, DType::kBF16, 1, p.elements);
+    };
+    const auto broken = runtime::find_not_finite(graph_, weight);
+    if (!broken) return;
+    if (beginning_.checkpoint) {
+      throw InputError("{}: {}, so the loss is not either: remove this checkpoint and --resume from an older one",
+                       (*beginning_.checkpoint / "state.safetensors").string(), broken->describe());
+    }
+    throw InputError("{}: {}, so the loss is not either: get the model again, or take one that was saved before",
+                     model::tensor_of(*broken->parameter, *beginning_.weights).file->where(), broken->describe());
   }
 
   // Weights outside the executor are read only after the update that belongs to them.
@@ -222,18 +284,49 @@ class Trainer {
     return total.nll / static_cast<double>(total.count);
   }
 
+  void save() {
+    checkpoints_.save(trainer_, state_, config_.save_keep);
+    result_.checkpoint = config_.output / "checkpoints" / fmt::format("step-{}", trainer_.step);
+  }
+
+  std::string last_checkpoint() const {
+    return result_.checkpoint.empty() ? "" : result_.checkpoint.filename().string();
+  }
+
   // A full disk in the middle of a run costs a checkpoint, not the run.
   void save_and_go_on(Progress& progress) {
     finish_update();
     try {
-      checkpoints_.save(trainer_, state_, config_.save_keep);
+      save();
     } catch (const RunError& error) {
       progress.pause();
-      spdlog::error("{}; the run goes on, the checkpoint before stays", error.what());
+      const std::string last = last_checkpoint();
+      spdlog::error("{}; the run goes on, {}", error.what(),
+                    last.empty() ? "without a checkpoint so far" : last + " stays");
     }
   }
 
+  void save_at_the_end() {
+    try {
+      save();
+    } catch (const RunError& error) {
+      const std::string last = last_checkpoint();
+      throw RunError("{}; free space and add --resume: it goes on from {}", error.what(),
+                     last.empty() ? "the beginning, since nothing has been saved" : last);
+    }
+  }
+
+  void write_last_trace() {
+    try {
+      plan::write_trace(executor_.program(), graph_, *timeline_, config_.output / "trace.json");
+    } catch (const RunError& error) {
+      spdlog::error("{}; the run goes on without the trace", error.what());
+    }
+  }
+
+  TrainResult result_;
   const RunConfig& config_;
+  Beginning beginning_;
   const model::ModelConfig& model_;
   const graph::Graph& graph_;
   ThreadPool& pool_;
@@ -246,15 +339,58 @@ class Trainer {
   runtime::Executor executor_;
   CheckpointFolder checkpoints_;
   TrainerState trainer_;
+  int64_t first_step_ = 1;  // of this process
   optim::StepGuard guard_;
   std::optional<runtime::PendingUpdate> pending_;
   std::optional<plan::Timeline> timeline_;  // of the last step
   std::vector<double> step_seconds_, exposed_seconds_;
 };
 
+// The run's own configuration of last time; none when nobody can read it any more.
+std::optional<RunConfig> configuration_before(const fs::path& file) {
+  try {
+    if (fs::exists(file)) return read_run_config(file);
+  } catch (const UsageError& error) {
+    spdlog::warn("{}", error.what());
+  }
+  return std::nullopt;
+}
+
+// Finds it, and looks at everything else that the run will read, before time is spent on measuring and planning.
+Beginning find_beginning(const RunConfig& config, const graph::Graph& graph, bool resume) {
+  check_sources(config);
+  Beginning beginning;
+  if (resume) {
+    beginning.checkpoint = CheckpointFolder(config.output / "checkpoints").newest();
+    beginning.before = configuration_before(config.output / kConfigFile);
+    if (!beginning.checkpoint) {
+      spdlog::info("{} has no complete checkpoint: starting from the beginning",
+                   (config.output / "checkpoints").string());
+    }
+  }
+  if (!beginning.checkpoint) {
+    beginning.weights.emplace(config.model);
+    for (const graph::Unit& unit : graph.units) {
+      for (const graph::Parameter& parameter : unit.params) {
+        if (!parameter.tied) model::tensor_of(parameter, *beginning.weights);
+      }
+    }
+  }
+  return beginning;
+}
+
+std::string plan_file(const RunConfig& config, const model::ModelConfig& model, const PlannedRun& planned) {
+  Json json = plan::to_json(planned.program.policy);
+  json["compute"] = config.compute == DType::kF32 ? "fp32" : "bf16";
+  json["profile"] = hw::to_json(planned.machine);
+  json["model_config"] = model.raw;
+  return json.dump(2) + "\n";
+}
+
 }  // namespace
 
-int run_training(const RunConfig& config, const TrainOptions& options) {
+TrainResult run_training(const RunConfig& config, const TrainOptions& options) {
+  SignalScope signals;
   const model::ModelConfig model = model::load_config(config.model);
   const graph::Graph graph = model::build_graph(model);
   runtime::require_cpu_kernels(graph);
@@ -262,23 +398,25 @@ int run_training(const RunConfig& config, const TrainOptions& options) {
     throw UsageError("seq: {} is more than the {} positions of {} (max_position_embeddings)", config.seq,
                      graph.max_positions, config.model.string());
   }
+  check_output(config);
+  std::optional<OutputFolder> output;
+  if (!options.dry_run) output.emplace(config);
   if (!options.dry_run && !options.resume) require_fresh(config.output);
+  Beginning beginning = find_beginning(config, graph, options.resume);
   ThreadPool pool(threads_of(config));
   PlannedRun planned = plan_run(config, graph, pool);
-  fmt::print(stderr, "{}", describe(planned, graph));
-  if (options.dry_run) return 0;
-  try {
-    fs::create_directories(config.output);
-  } catch (const fs::filesystem_error& error) {
-    throw UsageError("output: {}", error.what());
-  }
-  write_file(config.output / "config.yaml", to_yaml(config));
-  Json plan_json = plan::to_json(planned.program.policy);
-  plan_json["compute"] = config.compute == DType::kF32 ? "fp32" : "bf16";
-  plan_json["profile"] = hw::to_json(planned.machine);
-  plan_json["model_config"] = model.raw;
-  write_file(config.output / "plan.json", plan_json.dump(2) + "\n");
-  return Trainer(config, model, graph, pool, std::move(planned)).run(options.resume);
+  say(describe(planned, graph));
+  if (options.dry_run) return result_of(planned);
+
+  const std::string plan = plan_file(config, model, planned);
+  Trainer trainer(config, model, graph, pool, std::move(planned), std::move(beginning));
+  trainer.start();
+  output->keep();
+  write_file(config.output / kConfigFile, to_yaml(config));
+  write_file(config.output / "plan.json", plan);
+  TrainResult result = trainer.run(signals);
+  if (result.exit_code == 0) signals.finished();
+  return result;
 }
 
 }  // namespace lazytrain::train

@@ -8,9 +8,15 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "base/json.h"
 
 namespace lazytrain::text {
+
+// What a template says with raise_exception: its text alone.
+struct RaisedError : RunError {
+  using RunError::RunError;
+};
 
 class ChatTemplate {
  public:
@@ -24,9 +30,9 @@ class ChatTemplate {
 
   // The text for {messages, add_generation_prompt, any other variable}, as apply_chat_template of transformers 5
   // gives it: keys of a message that are null are dropped, reasoning is known under its several names, tools and
-  // documents are none unless given. Throws RunError: with exactly the template's text where it calls
-  // raise_exception, else naming the template and the line. Ends for every template: see text/jinja/budget.h.
-  // Safe from several threads at a time.
+  // documents are none unless given. Throws RaisedError with exactly the template's text where it
+  // calls raise_exception, else RunError naming the template and the line. Ends for every template: see
+  // text/jinja/budget.h. Safe from several threads at a time.
   std::string render(const Json& variables) const;
 
   const std::string& source() const { return source_; }

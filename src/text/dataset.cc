@@ -19,7 +19,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kPairs = 
 }};
 constexpr std::string_view kExpected =
     "prompt and completion, prompt and response, query and response, question and answer, instruction and output, "
-    "messages, or the keys that data.prompt and data.response name";
+    "messages, conversations, or the keys that data.prompt and data.response name";
 
 std::string keys_of(const Json& row) {
   std::string keys;
@@ -62,10 +62,15 @@ std::string text_of(const Json& row, const std::string& key, const std::string& 
   return it->get<std::string>();
 }
 
-std::string role_of(const std::string& from) {
-  if (from == "human") return "user";
-  if (from == "gpt") return "assistant";
-  return from;
+// A template renders a role that it does not know as some other one, or not at all, and says nothing of it.
+std::string role_of(const std::string& name, std::string_view key, const std::string& where) {
+  if (name == "human") return "user";
+  if (name == "gpt") return "assistant";
+  for (const std::string_view role : {"system", "user", "assistant", "tool"}) {
+    if (name == role) return name;
+  }
+  throw InputError("{}: \"{}\" is \"{}\", expected one of system, user, assistant, tool, human (user), gpt (assistant)",
+                   where, key, shown(name));
 }
 
 Json messages_of(const Json& row, const RowSchema& schema, const std::string& where) {
@@ -75,12 +80,15 @@ Json messages_of(const Json& row, const RowSchema& schema, const std::string& wh
   if (!it->is_array() || it->empty()) throw InputError("{}: \"{}\" must be a list of messages", where, schema.prompt);
   Json messages = Json::array();
   for (const Json& message : *it) {
-    const JsonObject object(message, fmt::format("{}: message {} of \"{}\"", where, messages.size(), schema.prompt));
+    const std::string place = fmt::format("{}: message {} of \"{}\"", where, messages.size(), schema.prompt);
+    const JsonObject object(message, place);
     if (from_value) {
-      messages.push_back({{"role", role_of(object.string("from"))}, {"content", object.string("value")}});
+      messages.push_back(
+          {{"role", role_of(object.string("from"), "from", place)}, {"content", object.string("value")}});
     } else {
-      object.string("role");
+      const std::string role = role_of(object.string("role"), "role", place);
       messages.push_back(message);
+      messages.back()["role"] = role;
     }
   }
   return messages;

@@ -26,7 +26,7 @@ enum class RowKind : uint8_t {
   kPair,           // prompt and completion, prompt and response, query and response, question and answer
   kInstruction,    // instruction, output and, where there is one, input: prompt = instruction [LF input]
   kMessages,       // messages: a list of {role, content}
-  kConversations,  // conversations: a list of {from, value}, from is human, gpt, system or a role
+  kConversations,  // conversations: a list of {from, value}; a role is system, user, assistant, tool, human or gpt
 };
 
 struct RowSchema {

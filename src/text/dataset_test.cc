@@ -117,6 +117,19 @@ TEST(Dataset, ErrorsNameLineKeysAndExpectation) {
   EXPECT_THAT(error_of(std::string(1000, '[')), HasSubstr("not closed"));
 }
 
+TEST(Dataset, RolesAreThoseThatTemplatesKnow) {
+  EXPECT_EQ(read(R"({"messages": [{"role": "human", "content": "x"}, {"role": "gpt", "content": "y"}, )"
+                 R"({"role": "tool", "content": "z"}]})")[0]
+                .messages.dump(),
+            R"([{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"tool","content":"z"}])");
+  EXPECT_THAT(error_of("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}\n"
+                       "{\"messages\": [{\"role\": \"zzz\", \"content\": \"x\"}]}"),
+              AllOf(HasSubstr("line 2"), HasSubstr("\"role\" is \"zzz\""), HasSubstr("assistant")));
+  EXPECT_THAT(error_of("{\"conversations\": [{\"from\": \"bot\", \"value\": \"x\"}]}"),
+              AllOf(HasSubstr("line 1"), HasSubstr("\"from\" is \"bot\"")));
+  EXPECT_THAT(error_of("{\"a\": 1}"), HasSubstr("conversations"));
+}
+
 TEST(Dataset, RowsAreBounded) {
   const std::string big(static_cast<size_t>(kMaxRowBytes) + 10, ' ');
   EXPECT_THAT(error_of("{\"question\": \"a\", \"answer\": \"b\"}\n{\"x\": \"" + big + "\"}"),

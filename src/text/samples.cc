@@ -122,6 +122,7 @@ class Collector {
     ++out_.counts.rows;
     for (Sample& sample : result.samples) {
       const bool longer = static_cast<int64_t>(sample.ids.size()) > seq_;
+      all_empty_ = all_empty_ && is_empty(sample);
       if (!truncate(sample, seq_)) {
         ++out_.counts.dropped;
         if (static_cast<int64_t>(dropped_.size()) < kRowsNamed) dropped_.push_back(line);
@@ -134,6 +135,7 @@ class Collector {
       out_.samples.add(sample);
     }
   }
+  bool all_empty() const { return all_empty_; }
   std::string dropped_lines() const {
     std::string lines;
     for (const int64_t line : dropped_) lines += (lines.empty() ? "" : ", ") + std::to_string(line);
@@ -144,6 +146,7 @@ class Collector {
   PreparedData& out_;
   int64_t seq_;
   std::vector<int64_t> dropped_;
+  bool all_empty_ = true;
 };
 
 }  // namespace
@@ -171,10 +174,14 @@ std::vector<Sample> make_samples(const Record& record, const Encoder& encoder, c
     std::vector<Sample> samples = chat_samples(messages, encoder, *chat, where);
     if (samples.empty()) throw InputError("{}: no message is the assistant's, so there is nothing to learn", where);
     return samples;
+  } catch (const RaisedError& e) {
+    throw InputError("{}: the chat template of {} refuses this conversation: {}", where, chat->where(), e.what());
   } catch (const RunError& e) {
     throw InputError("{}: the chat template refuses this conversation: {}", where, e.what());
   }
 }
+
+bool is_empty(const Sample& sample) { return sample.ids.size() <= 1; }
 
 bool truncate(Sample& sample, int64_t seq) {
   const auto kept = std::min(sample.ids.size(), static_cast<size_t>(std::max<int64_t>(seq, 0)));
@@ -207,8 +214,14 @@ PreparedData prepare_samples(Dataset& data, const Encoder& encoder, const ChatTe
     for (size_t i = 0; i < rows.size(); ++i) collector.add(results[i], rows[i].line);
   }
   if (out.counts.samples == 0) {
+    const std::string lines = collector.dropped_lines();
+    if (collector.all_empty()) {
+      throw InputError(
+          "{}: the rows are empty (lines {}): prompt and response hold no text, so there is nothing to learn",
+          data.path(), lines);
+    }
     throw InputError("{}: no sample has a token to learn within seq = {} (lines {}): prompts fill the rows; raise seq",
-                     data.path(), seq, collector.dropped_lines());
+                     data.path(), seq, lines);
   }
   return out;
 }

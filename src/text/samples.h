@@ -71,6 +71,9 @@ struct PreparedData {
 std::vector<Sample> make_samples(const Record& record, const Encoder& encoder, const ChatTemplate* chat,
                                  const std::string& where);
 
+// A sample of no text at all: at most the EOS that ends it.
+bool is_empty(const Sample& sample);
+
 // Cuts to `seq` tokens. False when no target is left.
 bool truncate(Sample& sample, int64_t seq);
 

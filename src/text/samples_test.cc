@@ -182,7 +182,7 @@ TEST(Samples, RefusedConversationsNameTheRow) {
     return "no error";
   };
   EXPECT_THAT(error("{{ raise_exception('roles must alternate') }}", pair("a", "b")),
-              HasSubstr("row: the chat template refuses this conversation: roles must alternate"));
+              HasSubstr("row: the chat template of t refuses this conversation: roles must alternate"));
   EXPECT_THAT(error(kChatMl, talk(R"([{"role": "user", "content": "x"}])")),
               HasSubstr("no message is the assistant's"));
   EXPECT_THAT(error("{% if add_generation_prompt %}p{% else %}nothing of it{% endif %}", pair("a", "zz")),

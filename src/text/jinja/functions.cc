@@ -3,6 +3,7 @@
 #include <array>
 #include <ctime>
 
+#include "text/chat_template.h"
 #include "text/jinja/arguments.h"
 #include "text/jinja/print.h"
 
@@ -60,7 +61,7 @@ Value raise_exception(Runtime& runtime, Args& args) {
   ArgReader reader("raise_exception", args, runtime.budget());
   const std::string message = str(reader.required("message"), runtime.budget());
   reader.done();
-  throw RunError("{}", message);
+  throw RaisedError("{}", message);
 }
 
 Value strftime_now(Runtime& runtime, Args& args) {

@@ -36,4 +36,9 @@ done
 expect "a file that is not there" 1 "nowhere" tokenize --file nowhere
 expect "a folder that is not there" 2 "nowhere" "$LAZYTRAIN" tokenize --model nowhere --text a
 
+expect "an id that no token has names it and the vocabulary" 2 "id 444: the vocabulary has 444 ids, from 0 to 443" tokenize --decode 1,444
+for id in 2147483647 2147483648 4294967296 99999999999999999999; do
+  expect "an id far outside: $id" 2 "^error: --decode: no token has the id $id: the vocabulary has 444" tokenize --decode "$id"
+done
+
 finish

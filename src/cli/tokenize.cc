@@ -26,18 +26,23 @@ struct TokenizeArgs {
   bool json = false;
 };
 
-// "1,2,3"; an empty list is a list.
-std::vector<int32_t> parse_ids(const std::string& list) {
+// "1,2,3"; an empty list is a list. Each must be the id of a token.
+std::vector<int32_t> parse_ids(const std::string& list, const text::Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   const char* at = list.data();
   const char* const end = at + list.size();
   while (at != end) {
-    int32_t id = 0;
+    uint32_t id = 0;
     const auto [next, error] = std::from_chars(at, end, id);
-    if (error != std::errc() || id < 0 || (next != end && (*next != ',' || next + 1 == end))) {
+    if (error == std::errc::invalid_argument || (next != end && (*next != ',' || next + 1 == end))) {
       throw UsageError("--decode: '{}' is no list of ids. Write them as 1,2,3.", shown(list));
     }
-    ids.push_back(id);
+    if (error != std::errc() || id > INT32_MAX || !tokenizer.has(static_cast<int32_t>(id))) {
+      throw UsageError("--decode: no token has the id {}: the vocabulary has {} ids, from 0 to {}{}",
+                       shown(std::string_view(at, next)), tokenizer.vocab_size(), tokenizer.vocab_size() - 1,
+                       error == std::errc() && id < tokenizer.vocab_size() ? ", and this one is left out" : "");
+    }
+    ids.push_back(static_cast<int32_t>(id));
     at = next == end ? end : next + 1;
   }
   return ids;
@@ -49,7 +54,7 @@ int tokenize(const TokenizeArgs& args) {
   }
   const text::Tokenizer tokenizer = text::Tokenizer::load(args.model);
   if (args.decode_option->count() > 0) {
-    const std::string text = tokenizer.decode(parse_ids(args.decode), args.no_special);
+    const std::string text = tokenizer.decode(parse_ids(args.decode, tokenizer), args.no_special);
     print(args.json, {{"text", text}}, text + "\n");
     return 0;
   }

@@ -286,6 +286,8 @@ std::string Tokenizer::token_bytes(int32_t id) const {
   return bytes;
 }
 
+bool Tokenizer::has(int32_t id) const { return state_->vocabulary.token(id) != nullptr; }
+
 bool Tokenizer::is_special(int32_t id) const {
   return id >= 0 && static_cast<size_t>(id) < state_->special.size() && state_->special[static_cast<size_t>(id)];
 }

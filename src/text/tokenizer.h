@@ -39,6 +39,7 @@ class Tokenizer {
   // The bytes of one token, which may begin or end inside a character.
   std::string token_bytes(int32_t id) const;
   bool is_special(int32_t id) const;
+  bool has(int32_t id) const;  // whether a token has this id
 
   int64_t vocab_size() const;                                  // highest id + 1; a model may have more rows
   std::optional<int32_t> id_of(std::string_view token) const;  // by the string in the vocabulary

@@ -24,6 +24,9 @@ echo '{"messages": [], "name": "Zoë"}' >variable.json
 expect "any other variable reaches the template" 0 '^Zoë$' render own variable.json
 own '{{ raise_exception("no such role") }}'
 expect "a raised error is exit 1 with its message" 1 "no such role" render own messages.json
+expect "and with the template's name" 1 "own/chat_template.jinja.*no such role" render own messages.json
+own 'x{{ messages[0].content }}'
+expect "as an object" 0 '^\{"text":"xHow many\?"\}$' "$LAZYTRAIN" chat-template --model own --messages messages.json --json
 own '{% for %}'
 expect "a broken template" "1" "own/chat_template.jinja" render own messages.json
 

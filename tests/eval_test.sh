@@ -54,4 +54,9 @@ expect "a file that is not there is named" 1 "nothing.jsonl" evaluate run/model 
 expect "a model that is not there is named" 2 "no_model" evaluate no_model train.jsonl
 expect "an option without value is wrong usage" 2 "limit" evaluate run/model train.jsonl --limit
 
+printf '{"prompt": "", "completion": ""}\n' >empty.jsonl
+expect "rows without any text are said to be empty" 1 "empty.jsonl: the rows are empty" evaluate model empty.jsonl --template none
+expect "a batch of nothing" 2 "batch" evaluate model train.jsonl --batch 0
+expect "a negative limit" 2 "limit" evaluate model train.jsonl --limit -1
+
 finish

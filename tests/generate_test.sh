@@ -40,4 +40,20 @@ expect "a negative temperature is refused" 2 "temperature" generate model --prom
 expect "a prompt longer than the model's positions is refused" 2 "position" generate model --prompt "$(printf 'a b %.0s' {1..600})"
 expect "a model that is not there is named" 2 "no_model" generate no_model --prompt a
 
+run generate run/model --chat "$question" --json
+check "--json prints one object and nothing else" bash -c "[[ \$(wc -l <'$logs/out') -eq 1 ]] &&
+  grep -qE '^\{\"text\":\".*\",\"tokens\":[0-9]+,\"ids\":\[[0-9,]+\],\"stopped_by\":\"end\"\}\$' '$logs/out'"
+for seed in -1 18446744073709551616 1.5; do
+  expect "a seed that is no whole number from 0 on: $seed" 2 "seed" generate model --prompt a --seed "$seed"
+done
+expect "a number of tokens below 1" 2 "max-new-tokens" generate model --prompt a --max-new-tokens -1
+
+cp -r model broken
+printf '\300\177' | dd of=broken/model.safetensors bs=1 seek=$(($(stat -c %s broken/model.safetensors) - 2)) conv=notrunc status=none
+expect "a weight that is NaN names file and tensor" 1 "broken/model.safetensors: tensor 'model.norm.weight': 1 of its 128" \
+  generate broken --prompt Anna --max-new-tokens 2
+cp -r model raising
+echo '{{ raise_exception("no such role") }}' >raising/chat_template.jinja
+expect "what a template raises names the template" 1 "raising/chat_template.jinja.*no such role" generate raising --chat hello
+
 finish

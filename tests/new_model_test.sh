@@ -38,4 +38,21 @@ sed 's/"vocab_size": 448/"vocab_size": 100/' "$config" >small.json
 expect "a vocabulary smaller than the tokenizer's" 2 "100" "$LAZYTRAIN" new-model --config small.json --tokenizer "$root/demo/tokenizer" h
 check "nothing was written by what was refused" test ! -e h
 
+for seed in -1 99999999999999999999; do
+  expect "a seed that is no whole number from 0 on: $seed" 2 "seed" make --seed "$seed" h
+done
+sed 's/"eos_token_id": 2/"eos_token_id": 448/' "$config" >eos.json
+expect "an end of text outside the vocabulary" 2 "eos_token_id.* is 448" "$LAZYTRAIN" new-model --config eos.json h
+sed 's/"vocab_size": 448/"vocab_size": 500/; s/"eos_token_id": 2/"eos_token_id": [2, 470]/' "$config" >eos.json
+expect "one that the tokenizer does not have" 2 "eos_token_id.* is 470.*tokenizer" \
+  "$LAZYTRAIN" new-model --config eos.json --tokenizer "$root/demo/tokenizer" h
+sed 's/"model_type": "qwen2"/"model_type": "qwen2", "architectures": ["LlamaForCausalLM"]/; /"architectures": \["Qwen2/d' "$config" >other.json
+expect "an architecture of another family is a warning" 0 "LlamaForCausalLM.*Qwen2ForCausalLM" \
+  "$LAZYTRAIN" new-model --config other.json i
+check "nothing was written by what was refused" test ! -e h
+if [[ $(id -u) -ne 0 ]]; then
+  mkdir locked && chmod a-w locked
+  expect "a folder without write permission" 1 "^error: locked/m: cannot be written: locked: Permission denied" make locked/m
+fi
+
 finish

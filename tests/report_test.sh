@@ -30,4 +30,6 @@ expect "a broken metrics line is named" 1 "metrics.jsonl: line 7" "$LAZYTRAIN" r
 expect "a folder that is no run" 2 "^error: model: no plan.json" "$LAZYTRAIN" report model
 expect "nothing there" 2 "^error: nowhere" "$LAZYTRAIN" report nowhere
 
+expect "as an object" 0 '^\{"file":"plan.html"\}$' "$LAZYTRAIN" report plan.json --json
+
 finish

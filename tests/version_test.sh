@@ -6,6 +6,8 @@ cd "$work"
 expect "version" 0 "^lazytrain [0-9]+\.[0-9]+\.[0-9]+$" "$LAZYTRAIN" version
 expect "version names libraries" 0 "^oneDNN: [0-9]" "$LAZYTRAIN" version
 expect "version as an object" 0 '^\{"version":"[0-9.]+","compiler":".*"libraries":\{.*\}\}$' "$LAZYTRAIN" version --json
+expect "--version is the same" 0 "^oneDNN: [0-9]" "$LAZYTRAIN" --version
+expect "as an object too" 0 '^\{"version":' "$LAZYTRAIN" --version --json
 expect "--help" 0 "Exit codes" "$LAZYTRAIN" --help
 for command in train plan simulate profile eval generate tokenize chat-template new-model export report doctor version; do
   expect "$command --help" 0 "Usage: lazytrain $command" "$LAZYTRAIN" "$command" --help

@@ -13,6 +13,7 @@ constexpr int64_t kMaxMessagesBytes = int64_t{1} << 28;
 struct ChatTemplateArgs {
   std::string model;
   std::string messages;
+  bool json = false;
 };
 
 int chat_template(const ChatTemplateArgs& args) {
@@ -26,7 +27,17 @@ int chat_template(const ChatTemplateArgs& args) {
     throw InputError("{}: expected an object {{\"messages\": [...], \"add_generation_prompt\": true or false, ...}}",
                      args.messages);
   }
-  write_stdout(chat->render(variables));
+  std::string text;
+  try {
+    text = chat->render(variables);
+  } catch (const text::RaisedError& error) {
+    throw RunError("{}: the template refuses these messages: {}", chat->where(), error.what());
+  }
+  if (args.json) {
+    print(true, {{"text", text}}, "");
+  } else {
+    write_stdout(text);  // to the byte
+  }
   return 0;
 }
 
@@ -39,6 +50,7 @@ void add_chat_template(CLI::App& app, Chosen& chosen) {
   command->add_option("--model", args->model, "Model folder; tokenizer files alone are enough")->required();
   command->add_option("--messages", args->messages, "JSON file: {messages, add_generation_prompt, other variables}")
       ->required();
+  command->add_flag("--json", args->json, "Print {text}");
 }
 
 }  // namespace lazytrain::cli

@@ -3,8 +3,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+
+#include "base/json.h"
 
 namespace lazytrain::cli {
 
@@ -32,6 +37,19 @@ CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, co
   CLI::App* command = app.add_subcommand(name, description);
   command->callback([args, run, &chosen] { chosen = [args, run] { return run(*args); }; });
   return command;
+}
+
+// For options that are whole numbers from `min` on: CLI11 alone takes the nearest number that it can hold for one that
+// is too large, and -1 for a large unsigned one.
+inline CLI::Validator whole_number(int64_t min) {
+  const auto check = [min](const std::string& text) -> std::string {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value >= min) return "";
+    return "'" + shown(text) + "' is not a whole number from " + std::to_string(min) + " to " +
+           std::to_string(INT64_MAX);
+  };
+  return CLI::Validator(check, "");
 }
 
 }  // namespace lazytrain::cli

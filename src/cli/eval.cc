@@ -68,10 +68,18 @@ void add_eval(CLI::App& app, Chosen& chosen) {
   command->add_option("--template", args->chat_template, "chat: the model's own, where it has one; none")
       ->capture_default_str();
   command->add_option("--compute", args->compute, "bf16 or fp32")->capture_default_str();
-  command->add_option("--seq", options.seq, "Tokens of a sample that the loss counts")->capture_default_str();
-  command->add_option("--limit", options.limit, "Rows from the start of the file, 0: all")->capture_default_str();
-  command->add_option("--batch", options.batch, "Sequences generated at a time")->capture_default_str();
-  command->add_option("--max-new-tokens", options.max_new_tokens, "Tokens of an answer at most")->capture_default_str();
+  command->add_option("--seq", options.seq, "Tokens of a sample that the loss counts")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  command->add_option("--limit", options.limit, "Rows from the start of the file, 0: all")
+      ->check(whole_number(0))
+      ->capture_default_str();
+  command->add_option("--batch", options.batch, "Sequences generated at a time")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  command->add_option("--max-new-tokens", options.max_new_tokens, "Tokens of an answer at most")
+      ->check(whole_number(1))
+      ->capture_default_str();
   command->add_option("--out", args->out, "File for a JSON line a question");
   command->add_flag("--json", args->json, "Print {exact_match, correct, total, loss}");
 }

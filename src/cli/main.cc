@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 
 #include "base/error.h"
@@ -75,13 +76,16 @@ int run(int argc, char** argv) {
   CLI::App app("LazyTrain trains language models that are bigger than the device they train on.", "lazytrain");
   Chosen chosen;
   add_commands(app, chosen);
+  app.add_flag("--version")->description("As the command version");
   app.require_subcommand(1);
   app.footer(
       "Exit codes: 0 done, 1 failed while running, 2 wrong usage or configuration, 3 the plan does not fit,\n"
       "130 interrupted after saving. `lazytrain COMMAND --help` explains a command.");
-  if (argc > 1 && argv[1][0] != '-') require_known_command(app, argv[1]);
+  std::vector<const char*> words(argv, argv + argc);
+  if (argc > 1 && std::string_view(words[1]) == "--version") words[1] = "version";
+  if (argc > 1 && words[1][0] != '-') require_known_command(app, words[1]);
   try {
-    app.parse(argc, argv);
+    app.parse(argc, words.data());
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error) == 0 ? kDone : kFailed;  // --help
     const std::string command = app.get_subcommands().empty() ? "" : " " + app.get_subcommands().front()->get_name();
@@ -98,6 +102,7 @@ int main(int argc, char** argv) {
   try {
     cli::open_standard_streams();
     std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, as a full disk is
     init_logging(spdlog::level::info);
     return cli::run(argc, argv);
   } catch (const cli::ReaderGone&) {
@@ -106,6 +111,8 @@ int main(int argc, char** argv) {
     return cli::fail(cli::kWrongUsage, error.what());
   } catch (const Infeasible& error) {
     return cli::fail(cli::kInfeasible, error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return cli::fail(cli::kFailed, fmt::format("{}: {}", error.path1().string(), error.code().message()).c_str());
   } catch (const std::bad_alloc&) {
     return cli::fail(cli::kFailed, "out of memory");
   } catch (const std::exception& error) {

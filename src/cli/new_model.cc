@@ -22,7 +22,7 @@ struct NewModelArgs {
   std::string tokenizer;
   std::string out;
   std::string dtype = "bf16";
-  uint64_t seed = 0;
+  int64_t seed = 0;
   bool force = false;
   bool json = false;
 };
@@ -40,6 +40,21 @@ fs::path tokenizer_folder(const NewModelArgs& args) {
   return fs::exists(beside / "tokenizer.json") ? beside : fs::path();
 }
 
+// An end or beginning that is no token would be saved into every model made from this one.
+void check_special_ids(const model::ModelConfig& config, const std::string& where, const text::Tokenizer* tokenizer) {
+  const Json& keys = config.nested ? config.raw.at("text_config") : config.raw;
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    const auto found = keys.find(key);
+    if (found == keys.end() || found->is_null()) continue;
+    for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
+      const bool whole = id.is_number_integer() && id >= 0 && id < config.vocabulary;
+      if (whole && (tokenizer == nullptr || tokenizer->has(id.get<int32_t>()))) continue;
+      throw UsageError("{}: \"{}\" is {}, expected the id of a token, from 0 to {}{}", where, key, shown(id.dump(), 40),
+                       config.vocabulary - 1, whole ? ": the tokenizer has none with this one" : "");
+    }
+  }
+}
+
 int new_model(const NewModelArgs& args) {
   const DType dtype = parse_weight_dtype(args.dtype);
   require_writable_target(args.out, args.force);
@@ -47,15 +62,18 @@ int new_model(const NewModelArgs& args) {
   const graph::Graph graph = model::build_graph(config);
   const fs::path tokenizer = tokenizer_folder(args);
   if (!tokenizer.empty()) {
-    const int64_t ids = text::Tokenizer::load(tokenizer).vocab_size();
-    if (ids > config.vocabulary) {
-      throw UsageError("{}: the tokenizer has {} ids, the model's vocab_size is {}", tokenizer.string(), ids,
-                       config.vocabulary);
+    const text::Tokenizer loaded = text::Tokenizer::load(tokenizer);
+    if (loaded.vocab_size() > config.vocabulary) {
+      throw UsageError("{}: the tokenizer has {} ids, the model's vocab_size is {}", tokenizer.string(),
+                       loaded.vocab_size(), config.vocabulary);
     }
+    check_special_ids(config, args.config, &loaded);
+  } else {
+    check_special_ids(config, args.config, nullptr);
   }
   ThreadPool pool(train::threads_of({}));
   runtime::ModelState state(graph, DType::kBF16);
-  state.initialize(args.seed, &pool);
+  state.initialize(static_cast<uint64_t>(args.seed), &pool);
   train::export_model(config, state, tokenizer.empty() ? fs::path(args.out) : tokenizer, args.out, dtype);
   const int64_t parameters = graph.parameter_count();
   print(args.json, {{"model", args.out}, {"parameters", parameters}, {"dtype", args.dtype}, {"seed", args.seed}},
@@ -71,7 +89,9 @@ void add_new_model(CLI::App& app, Chosen& chosen) {
   CLI::App* command =
       add_command(app, chosen, "new-model", "Write a model folder with random weights", args, new_model);
   command->add_option("--config", args->config, "config.json, or a folder with one")->required();
-  command->add_option("--seed", args->seed, "The same seed gives the same weights")->capture_default_str();
+  command->add_option("--seed", args->seed, "The same seed gives the same weights")
+      ->check(whole_number(0))
+      ->capture_default_str();
   command->add_option("--tokenizer", args->tokenizer,
                       "Folder with a tokenizer; without it the one beside CONFIG is copied");
   command->add_option("--dtype", args->dtype, "bf16 or fp32")->capture_default_str();

@@ -17,6 +17,7 @@ struct ReportArgs {
   std::string source;
   std::string out;
   std::string model;
+  bool json = false;
 };
 
 int report_command(const ReportArgs& args) {
@@ -33,7 +34,7 @@ int report_command(const ReportArgs& args) {
                        : run             ? source / "report.html"
                                          : fs::path(source).replace_extension(".html");
   write_file(out, report::render_html(page));
-  print(false, nullptr, out.string());
+  print(args.json, {{"file", out.string()}}, out.string());
   return 0;
 }
 
@@ -46,6 +47,7 @@ void add_report(CLI::App& app, Chosen& chosen) {
   command->add_option("source", args->source, "Run folder, or plan.json")->required()->type_name("RUN_OR_PLAN");
   command->add_option("-o,--out", args->out, "The page; report.html in the run, or beside the plan, without it");
   command->add_option("--model", args->model, "Model folder or config.json, where the plan does not hold it");
+  command->add_flag("--json", args->json, "Print {file}");
 }
 
 }  // namespace lazytrain::cli

@@ -56,9 +56,11 @@ Rows read_rows(const EvalOptions& options, const PromptFormat& format, int64_t s
   const text::Encoder encoder = text::encoder_of(format.tokenizer());
   text::Dataset data(options.data, options.fields);
   Rows rows;
+  bool all_empty = true;
   for (text::Record record; (options.limit == 0 || std::ssize(rows.questions) < options.limit) && data.next(record);) {
     const std::string where = fmt::format("{}: line {}", data.path(), record.line);
     for (text::Sample& sample : text::make_samples(record, encoder, format.chat(), where)) {
+      all_empty = all_empty && text::is_empty(sample);
       if (text::truncate(sample, seq)) rows.samples.add(sample);
     }
     Exchange exchange = exchange_of(record);
@@ -68,6 +70,10 @@ Rows read_rows(const EvalOptions& options, const PromptFormat& format, int64_t s
     question.index = std::ssize(rows.questions) - 1;
     question.prompt = std::move(exchange.prompt);
     question.gold = std::move(exchange.response);
+  }
+  if (rows.samples.count() == 0 && all_empty) {
+    throw InputError("{}: the rows are empty: prompt and response hold no text, so there is nothing to measure",
+                     data.path());
   }
   if (rows.samples.count() == 0) {
     throw InputError("{}: no row has a token to learn within seq = {}: prompts fill the rows; raise --seq", data.path(),

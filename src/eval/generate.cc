@@ -196,7 +196,14 @@ std::vector<Generation> generate(const InferenceModel& model, ThreadPool& pool, 
                                  const GenerateOptions& options) {
   check(options);
   check(prompts, model.graph().vocabulary);
-  return Generator(model, pool, prompts, options).run();
+  try {
+    return Generator(model, pool, prompts, options).run();
+  } catch (const NotFinite& error) {
+    const std::string broken = model.describe_broken_weight();
+    if (broken.empty()) throw;
+    throw RunError("{}, so the model's logits are not either: get the model again, or take one that was saved before",
+                   broken);
+  }
 }
 
 }  // namespace lazytrain::eval

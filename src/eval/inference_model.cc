@@ -9,6 +9,7 @@
 #include "model/family.h"
 #include "model/parameter_tensors.h"
 #include "model/tensor_convert.h"
+#include "runtime/finite_weights.h"
 #include "runtime/unit_runner.h"
 
 namespace lazytrain::eval {
@@ -44,16 +45,25 @@ void require_memory(int64_t bytes, const char* purpose, const char* remedy) {
 }
 
 InferenceModel::InferenceModel(const std::filesystem::path& folder, DType compute, ThreadPool& pool)
-    : config_(model::load_config(folder)),
+    : folder_(folder),
+      config_(model::load_config(folder)),
       graph_(runnable_graph(config_)),
       compute_(compute),
       unit_offsets_(block_offsets(graph_)),
       arena_(checked_bytes(unit_offsets_.back() * size_of(compute)), "weights") {
-  read_weights(folder, pool);
+  read_weights(pool);
 }
 
-void InferenceModel::read_weights(const std::filesystem::path& folder, ThreadPool& pool) {
-  const model::ModelFolder files(folder);
+std::string InferenceModel::describe_broken_weight() const {
+  const auto broken =
+      runtime::find_not_finite(graph_, [this](int unit, int parameter) { return weight(unit, parameter); });
+  if (!broken) return "";
+  const model::ModelFolder files(folder_);
+  return fmt::format("{}: {}", model::tensor_of(*broken->parameter, files).file->where(), broken->describe());
+}
+
+void InferenceModel::read_weights(ThreadPool& pool) {
+  const model::ModelFolder files(folder_);
   for (int u = 0; u < static_cast<int>(graph_.units.size()); ++u) {
     const auto& params = graph_.units[static_cast<size_t>(u)].params;
     for (int p = 0; p < static_cast<int>(params.size()); ++p) {

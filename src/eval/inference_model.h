@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "base/dtype.h"
@@ -28,10 +29,13 @@ class InferenceModel {
   int64_t bytes() const { return arena_.bytes(); }
   // As runtime::parameter_view; a tied parameter is the embedding's matrix.
   TensorView weight(int unit, int parameter) const;
+  // "FILE: tensor 'NAME': ..." of the first weights that are not finite; empty when all are.
+  std::string describe_broken_weight() const;
 
  private:
-  void read_weights(const std::filesystem::path& folder, ThreadPool& pool);
+  void read_weights(ThreadPool& pool);
 
+  std::filesystem::path folder_;
   model::ModelConfig config_;
   graph::Graph graph_;
   DType compute_;

@@ -43,7 +43,11 @@ std::vector<int32_t> PromptFormat::conversation(const Json& messages) const {
     throw UsageError("{}: the model has no chat template (chat_template.jinja or tokenizer_config.json): use --prompt",
                      where_);
   }
-  return tokenizer_.encode(text::generation_prompt(*chat_, messages));
+  try {
+    return tokenizer_.encode(text::generation_prompt(*chat_, messages));
+  } catch (const text::RaisedError& error) {
+    throw RunError("{}: the template refuses these messages: {}", chat_->where(), error.what());
+  }
 }
 
 Generation stream(const InferenceModel& model, ThreadPool& pool, const PromptFormat& format,

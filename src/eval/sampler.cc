@@ -17,7 +17,7 @@ size_t largest(std::span<const float> logits) {
     if (logits[i] > logits[best]) best = i;
   }
   if (!numbers || !std::isfinite(logits[best])) {
-    throw RunError(
+    throw NotFinite(
         "the model's logits are not finite: its weights are broken (training that diverged, or a wrong file)");
   }
   return best;

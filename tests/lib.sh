@@ -60,7 +60,7 @@ expect() {
   run "$@"
   if [[ $status -ne $code ]]; then
     not_ok "$name" "exit code $status, expected $code: $(tail -n 2 "$logs/err" | tr '\n' ' ')"
-  elif ! cat "$logs/err" "$logs/out" | grep -qaE -- "$pattern"; then
+  elif ! grep -qaE -- "$pattern" "$logs/err" "$logs/out"; then
     not_ok "$name" "expected a line that matches '$pattern', got: $(tail -n 2 "$logs/err" | tr '\n' ' ')"
   else
     ok "$name"

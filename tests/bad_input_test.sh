@@ -123,6 +123,12 @@ else
     not_ok "a full disk" "exit code $status, newest complete checkpoint $(newest_complete full/run): $(tail -n 2 "$logs/err" | tr '\n' ' ')"
   fi
   check "the small file system is let go" umount full
+  mount -t tmpfs -o size=2m tmpfs full  # not even one fits
+  expect "a disk without room for any checkpoint says that there is none" 1 "error: .*it goes on from the beginning, since nothing" \
+    train output=full/run save.every=2 steps=5
+  check "already while it runs" grep -q "the run goes on, without a checkpoint so far" "$logs/err"
+  check "and every step has its line" test "$(wc -l <full/run/metrics.jsonl)" -eq 5
+  umount full
 fi
 
 finish

@@ -223,7 +223,7 @@ void warn_of_architecture(ConfigReader& reader, const Family& family, std::vecto
   if (names == Json::array()) return;
   if (names.is_array() && names.front().is_string()) {
     const auto& name = names.front().get_ref<const std::string&>();
-    if (name.ends_with("ForCausalLM") || name == family.architecture) return;
+    if (name == family.architecture) return;
   }
   warnings.push_back(fmt::format("{}: \"architectures\" is {}; it is read as {}", reader.where(),
                                  shown(names.dump(), 80), family.architecture));

@@ -119,6 +119,8 @@ TEST(Config, UnknownKeysAreWarningsThatNameThem) {
   EXPECT_THAT(parse(json).warnings, IsEmpty());
   EXPECT_THAT(parse(with(llama_json(), "architectures", R"(["LlamaForSequenceClassification"])")).warnings,
               ElementsAre(HasSubstr("LlamaForSequenceClassification")));
+  EXPECT_THAT(parse(with(llama_json(), "architectures", R"(["Qwen2ForCausalLM"])")).warnings,
+              ElementsAre(AllOf(HasSubstr("Qwen2ForCausalLM"), HasSubstr("LlamaForCausalLM"))));
 }
 
 struct Refused {

@@ -82,14 +82,21 @@ void check_tensor_name(std::string_view name, std::string_view where) {
 
 DType TensorEntry::required_dtype() const {
   if (!dtype) {
-    throw InputError("{}: tensor \"{}\": found dtype {}, expected one of F32, BF16, F16, I16, I32, I64, U8",
-                     file->where(), name, dtype_name);
+    throw InputError(
+        "{}: tensor \"{}\": found dtype {}, expected one of F32, BF16, F16, I16, I32, I64, U8; save the "
+        "model as bfloat16",
+        file->where(), name, dtype_name);
   }
   return *dtype;
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : where_(path.string()), map_(MappedFile(path)) {
-  parse(map_->bytes());
+  try {
+    parse(map_->bytes());
+  } catch (const InputError& error) {
+    throw InputError("{}. The file is damaged or no safetensors file: get it again, or have its writer save it again.",
+                     error.what());
+  }
 }
 
 SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, std::string where) : where_(std::move(where)) {

@@ -230,6 +230,19 @@ TEST(Safetensors, BoundsTheNumberOfTensors) {
   EXPECT_THAT(refusal(file_of(header + "}")), HasSubstr("more than 262144 tensors"));
 }
 
+TEST(Safetensors, ABrokenFileIsSaidWithWhatToDo) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "short.safetensors";
+  std::ofstream(path) << "short";
+  std::string message;
+  try {
+    const SafetensorsFile file(path);
+  } catch (const InputError& error) {
+    message = error.what();
+  }
+  std::filesystem::remove(path);
+  EXPECT_THAT(message, AllOf(HasSubstr("found 5 bytes"), HasSubstr("get it again")));
+}
+
 TEST(Safetensors, NoticesAFileThatShrank) {
   const auto path = std::filesystem::path(::testing::TempDir()) / "shrinks.safetensors";
   std::ofstream(path, std::ios::binary) << file_of(one("\"F32\"", "[1]", "[0,4]"), "1234");

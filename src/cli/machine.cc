@@ -1,6 +1,5 @@
 #include "cli/machine.h"
 
-#include "base/error.h"
 #include "runtime/executor.h"
 #include "runtime/probe.h"
 #include "train/planning.h"
@@ -12,12 +11,7 @@ hw::Profile machine_of(const std::string& profile, DType compute) {
     ThreadPool pool(train::threads_of({}));
     return runtime::measure_this_machine(pool, compute, true);
   }
-  hw::Profile machine = hw::find_profile(profile);
-  if (!machine.one_memory) {
-    throw UsageError(
-        "{}: \"one_memory\" is false: this version plans for machines whose device and host are one memory", profile);
-  }
-  return machine;
+  return hw::find_profile(profile);
 }
 
 plan::CompileOptions compile_options(DType compute, int threads) {

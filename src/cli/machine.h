@@ -11,7 +11,7 @@
 namespace lazytrain::cli {
 
 // `this` is measured now; anything else is a name of the library or a profile's file (hw::find_profile). Throws
-// UsageError when it is neither, or a machine this version has no programs for.
+// UsageError when it is neither.
 hw::Profile machine_of(const std::string& profile, DType compute);
 
 // How programs are compiled for the CPU device: with the scratch of its kernels on this many threads.

@@ -105,8 +105,7 @@ Answer plan_on_several_memories(const PlanArgs& args, const graph::Graph& graph,
                                 DType compute, plan::Budgets& budgets) {
   plan::Shape shape = args.shape;
   if (shape.micro_batch == 0) shape.micro_batch = shape.batch;
-  const plan::TierGb gb = budget_gb(budgets, machine);
-  const plan::PlanningTask task{graph, machine, shape, compute, args.optimizer_state, {}, gb};
+  plan::PlanningTask task{graph, machine, shape, compute, args.optimizer_state, {}, budget_gb(budgets, machine)};
   TiersRequest request;
   request.policy = args.policy;
   request.any_micro_batch = args.shape.micro_batch == 0;
@@ -114,6 +113,7 @@ Answer plan_on_several_memories(const PlanArgs& args, const graph::Graph& graph,
   request.mps = args.solving->mps;
   request.compare = args.compare;
   TiersAnswer answer = plan_on_tiers(task, request);
+  const plan::TierGb& gb = answer.budget;
   const auto bytes = [](double value) { return static_cast<int64_t>(value * 1e9); };
   budgets.device = bytes(gb.device);
   budgets.host = bytes(gb.host);

@@ -20,7 +20,10 @@ constexpr int64_t kMaxPlanBytes = int64_t{1} << 26;
 Planned planned_run(const graph::Graph& graph, const plan::Policy& policy, const plan::CompileOptions& options,
                     const hw::Profile& machine) {
   Planned planned;
-  planned.program = plan::compile(graph, policy, options);
+  plan::CompileOptions here = options;
+  here.machine = &machine;
+  if (!machine.one_memory) here.scratch_bytes = {};  // those of the CPU's kernels
+  planned.program = plan::compile(graph, policy, here);
   if (const auto faults = plan::validate(planned.program); !faults.empty()) {
     throw std::logic_error(
         fmt::format("plan '{}' compiles to an unsound program: {}", policy.name, fmt::join(faults, "; ")));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "optim/state_layout.h"
 #include "plan/cost.h"
@@ -104,6 +105,16 @@ std::vector<WindowTraffic> Compiler::traffic() const {
       if (!kept) traffic[w].h2d_bytes += bytes(u);
       if (!kept && weight_home(u) == Tier::kDisk) traffic[w].disk_read_bytes += bytes(u);
     }
+    if (windows_[w].pass == Pass::kForward) {  // the update that chases it
+      const auto size = [&](int buffer) {
+        return static_cast<double>(program_.buffers[static_cast<size_t>(buffer)].bytes);
+      };
+      const auto u = static_cast<size_t>(windows_[w].unit);
+      const double moved = (optimizer_home(windows_[w].unit) == Tier::kDisk ? size(optimizer_[u]) : 0) +
+                           (weight_home(windows_[w].unit) == Tier::kDisk ? size(weights_[u]) : 0);
+      traffic[w].disk_read_bytes += moved;
+      traffic[w].disk_write_bytes += moved;
+    }
     const bool backward = windows_[w].pass == Pass::kBackward || windows_[w].pass == Pass::kLoss;
     if (backward && next < windows_.size() && weight_home(windows_[w].unit) != Tier::kDevice) {
       traffic[next].d2h_bytes += bytes(windows_[w].unit);
@@ -119,7 +130,8 @@ void Compiler::plan_moves() {
     const int release = window_of(windows_, Pass::kForward, u);
     offloads.push_back(
         {static_cast<double>(bytes) * micros(), release, need, retained || u != kEmbedding, home == Tier::kDisk});
-    away_.push_back({.unit = u, .retained = retained, .moves = {}, .host = {}, .on_disk = {}, .host_back = {}});
+    away_.push_back(
+        {.unit = u, .retained = retained, .need = need, .moves = {}, .host = {}, .on_disk = {}, .host_back = {}});
   };
   for (int u = 0; u < head_; ++u) {
     const auto i = static_cast<size_t>(u);
@@ -132,13 +144,17 @@ void Compiler::plan_moves() {
       away(u, true, policy(u).retained_home, program_.retained[i].bytes, window_of(windows_, Pass::kBackward, u));
     }
   }
-  const auto moves =
-      schedule_transfers(offloads, traffic(), window_of(windows_, Pass::kLoss, head_), options_.machine->links);
+  const auto moves = schedule_transfers(offloads, traffic(), window_of(windows_, Pass::kLoss, head_),
+                                        options_.machine->links, program_.policy.transfer_slack);
   for (size_t i = 0; i < away_.size(); ++i) {
     away_[i].moves = moves[i];
     away_[i].host.assign(static_cast<size_t>(micros()), -1);
   }
   std::erase_if(away_, [](const Away& a) { return !a.moves.leaves; });
+  back_order_.resize(away_.size());
+  std::iota(back_order_.begin(), back_order_.end(), size_t{0});
+  std::stable_sort(back_order_.begin(), back_order_.end(),
+                   [&](size_t a, size_t b) { return away_[a].need < away_[b].need; });
 }
 
 void Compiler::leave(int w) {
@@ -163,9 +179,8 @@ void Compiler::leave(int w) {
 }
 
 void Compiler::come_back(int w) {
-  // The earliest need first, as the schedule has it.
-  for (auto it = away_.rbegin(); it != away_.rend(); ++it) {
-    Away& a = *it;
+  for (const size_t i : back_order_) {
+    Away& a = away_[i];
     const Purpose purpose = a.retained ? Purpose::kRetained : Purpose::kBoundaries;
     for (int m = 0; m < micros(); ++m) {
       const auto mi = static_cast<size_t>(m);
@@ -176,8 +191,8 @@ void Compiler::come_back(int w) {
       }
     }
   }
-  for (auto it = away_.rbegin(); it != away_.rend(); ++it) {
-    Away& a = *it;
+  for (const size_t i : back_order_) {
+    Away& a = away_[i];
     if (a.moves.fetched != w) continue;
     for (int m = 0; m < micros(); ++m) {
       const auto mi = static_cast<size_t>(m);

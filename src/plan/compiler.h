@@ -24,6 +24,7 @@ class Compiler {
   struct Away {
     int unit = 0;
     bool retained = false;
+    int need = 0;  // the window that reads it again
     Moves moves;
     std::vector<int> host;       // written by copy-out (or the embedding)
     std::vector<int> on_disk;    // disk only
@@ -85,7 +86,8 @@ class Compiler {
   std::vector<std::vector<int>> boundaries_;  // [boundary][micro-batch], the current instance
   std::vector<std::vector<int>> retained_;    // [unit][micro-batch]
   std::vector<int> gradients_;                // boundary gradient by micro-batch
-  std::vector<Away> away_;
+  std::vector<Away> away_;                    // by release
+  std::vector<size_t> back_order_;            // of away_: the earliest need first
   std::vector<bool> updated_;
   // An update whose state or weights are on disk works on host copies.
   struct Staged {

@@ -155,6 +155,15 @@ class Builder {
     }
     instance_.budget_gb.host = task_.budget.host - fixed;
     const hw::Links& links = machine_.links;
+    // State on disk is read and written in every step, which the program's windows do not see: what the disk has left
+    // for activations is the part of a step in which it is not at that.
+    const double on_disk = std::max(0.0, fixed + layers - task_.budget.host);
+    if (on_disk > 0 && links.disk_write > 0) {
+      const double busy = on_disk * kGb / std::min(links.disk_read, links.disk_write);
+      const double left = std::max(0.05, 1 - busy / std::max(busy, instance_.bound_s()));
+      instance_.links_gbs.disk_read *= left;
+      instance_.links_gbs.disk_write *= left;
+    }
     for (int j = 0; j < instance_.units; ++j) {
       const graph::Unit& unit = graph_.units[static_cast<size_t>(j) + 1];
       const double state = state_bytes(unit);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
 #include "base/error.h"
@@ -14,6 +15,9 @@ namespace lazytrain::plan {
 namespace {
 
 constexpr int kTightenings = 4;
+constexpr int kMaxSlack = 3;
+constexpr double kBudgetParts[] = {1.0, 0.94, 0.86};
+constexpr double kCloseEnough = 1.005;
 constexpr size_t kSolved = 2;  // micro-batches for which the mathematical program is solved
 
 std::vector<int64_t> micro_batches(int64_t batch, bool any) {
@@ -31,9 +35,20 @@ double over_gb(const Program& program, Tier tier, double budget_gb) {
   return std::max(0.0, static_cast<double>(program.tier_bytes[static_cast<size_t>(tier)]) / 1e9 - budget_gb);
 }
 
+// The slack with which the program is fastest, of those with which it fits.
+PlannedStep with_slack(const PlanningTask& task, Policy policy) {
+  std::optional<PlannedStep> best;
+  for (int slack = 0; slack <= kMaxSlack; ++slack) {
+    policy.transfer_slack = slack;
+    PlannedStep step = step_of(task, policy);
+    if (slack > 0 && !fits(task, step.program)) break;
+    if (!best || step.timeline.step_s < best->timeline.step_s) best = std::move(step);
+  }
+  return std::move(*best);
+}
+
 // Solves, compiles, and solves again with less where the program needs more than was estimated.
-std::optional<PlannedStep> solve_and_compile(const PlanningTask& task, const SolveOptions& options) {
-  Instance instance = make_instance(task);
+std::optional<PlannedStep> solve_within(const PlanningTask& task, Instance instance, const SolveOptions& options) {
   for (int round = 0; round < kTightenings; ++round) {
     if (instance.budget_gb.device <= 0 || instance.budget_gb.host <= 0) return std::nullopt;
     const WindowSolution solution = solve_instance(instance, options);
@@ -42,16 +57,40 @@ std::optional<PlannedStep> solve_and_compile(const PlanningTask& task, const Sol
     policy.solver = solution.solver;
     policy.bound_s = solution.bound_s;
     policy.gap = solution.gap;
-    PlannedStep step = step_of(task, policy);
+    PlannedStep step = with_slack(task, policy);
     step.objective_s = solution.step_s;
     step.words = solution.words;
-    const double device = over_gb(step.program, Tier::kDevice, task.budget.device);
-    const double host = over_gb(step.program, Tier::kHost, task.budget.host);
-    if (device == 0 && host == 0 && over_gb(step.program, Tier::kDisk, task.budget.disk) == 0) return step;
-    instance.budget_gb.device -= 1.05 * device;
-    instance.budget_gb.host -= 1.05 * host;
+    if (fits(task, step.program)) return step;
+    instance.budget_gb.device -= 1.05 * over_gb(step.program, Tier::kDevice, task.budget.device);
+    instance.budget_gb.host -= 1.05 * over_gb(step.program, Tier::kHost, task.budget.host);
   }
   return std::nullopt;
+}
+
+// The mathematical program knows windows, not transfers: a plan that fills the device leaves no room for one that runs
+// late. So it is solved with parts of the budgets too, and the simulator decides.
+std::optional<PlannedStep> solve_and_compile(const PlanningTask& task, const SolveOptions& options) {
+  const Instance whole = make_instance(task);
+  std::optional<PlannedStep> best;
+  double objective_s = 0, bound_s = 0;  // with the whole budget
+  for (const double part : kBudgetParts) {
+    Instance instance = whole;
+    instance.budget_gb.device *= part;
+    if (!instance.has_disk_homes()) instance.budget_gb.host *= part;
+    auto step = solve_within(task, std::move(instance), options);
+    if (!step) continue;
+    if (objective_s == 0) {
+      objective_s = step->objective_s;
+      bound_s = step->program.policy.bound_s;
+    }
+    if (!best || step->timeline.step_s < best->timeline.step_s) best = std::move(step);
+    if (best->timeline.step_s <= kCloseEnough * objective_s) break;
+  }
+  if (best && bound_s > 0) {
+    best->program.policy.bound_s = bound_s;
+    best->program.policy.gap = std::max(0.0, 1 - bound_s / best->objective_s);
+  }
+  return best;
 }
 
 }  // namespace
@@ -104,7 +143,8 @@ PlannedStep plan_step(const PlanningTask& task, const SolveOptions& options, boo
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.greedy_s < b.greedy_s; });
   SolveOptions share = options;
-  share.time_limit_s /= static_cast<double>(std::max<size_t>(1, std::min(kSolved, candidates.size())));
+  share.time_limit_s /=
+      static_cast<double>(std::size(kBudgetParts) * std::clamp<size_t>(candidates.size(), 1, kSolved));
   std::optional<PlannedStep> best;
   for (size_t i = 0; i < candidates.size() && (i < kSolved || !best); ++i) {
     auto step = solve_and_compile(with_micro_batch(task, candidates[i].micro_batch), share);

@@ -27,8 +27,9 @@ bool fits(const PlanningTask& task, const Program& program);
 
 // The policy `lazytrain`. With `any_micro_batch` the micro-batch of the task's shape is chosen too: halves of the
 // batch, judged by the greedy rule, the best two solved; each solution is compiled, and the simulator decides. A
-// program that turns out larger than its estimate tightens the budget and is solved again. Throws Infeasible with the
-// tier that lacks memory and the remedies that were found.
+// program that turns out larger than its estimate tightens the budget and is solved again. The policy's bound is that
+// of the whole budget; its gap is the solution's to it, and timeline.step_s against objective_s says what windows do
+// not see. Throws Infeasible with the tier that lacks memory and the remedies that were found.
 PlannedStep plan_step(const PlanningTask& task, const SolveOptions& options, bool any_micro_batch);
 
 // A named policy on the task's machine with the largest micro-batch (of the halves of the task's) that fits; empty when

@@ -61,6 +61,7 @@ Json to_json(const Policy& policy) {
           {"optimizer_state", policy.optimizer_state},
           {"weight_slots", policy.weight_slots},
           {"gradient_buffers", policy.gradient_buffers},
+          {"transfer_slack", policy.transfer_slack},
           {"solver", policy.solver},
           {"predicted_step_s", policy.predicted_step_s},
           {"bound_s", policy.bound_s},
@@ -74,11 +75,12 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   if (object.integer("format", 0, 1000) != 1) {
     throw InputError("{}: plan format {} is not known here (1 is)", where, object.integer("format", 0, 1000));
   }
-  refuse_others(object, {"format", "name", "model", "batch", "micro_batch", "seq", "recompute_whole_unit",
-                         "recompute_whole_block", "update_chases_forward", "optimizer_state", "weight_slots",
-                         "gradient_buffers", "solver", "predicted_step_s", "bound_s", "gap", "boundaries", "units",
-                         // Beside the policy in plan.json: what it was made for.
-                         "model_config", "compute", "profile"});
+  refuse_others(
+      object, {"format", "name", "model", "batch", "micro_batch", "seq", "recompute_whole_unit",
+               "recompute_whole_block", "update_chases_forward", "optimizer_state", "weight_slots", "gradient_buffers",
+               "transfer_slack", "solver", "predicted_step_s", "bound_s", "gap", "boundaries", "units",
+               // Beside the policy in plan.json: what it was made for.
+               "model_config", "compute", "profile"});
   Policy policy;
   policy.name = object.string("name");
   policy.model = object.string("model");
@@ -92,6 +94,7 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   optim::planned_state_bytes(policy.optimizer_state, 1);  // refuses what it does not know
   policy.weight_slots = static_cast<int>(object.integer_or("weight_slots", 2, 1, 64));
   policy.gradient_buffers = static_cast<int>(object.integer_or("gradient_buffers", 2, 1, 64));
+  policy.transfer_slack = static_cast<int>(object.integer_or("transfer_slack", 0, 0, 64));
   policy.solver = object.string_or("solver", "none");
   policy.predicted_step_s = object.number_or("predicted_step_s", 0);
   policy.bound_s = object.number_or("bound_s", 0);

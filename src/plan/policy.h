@@ -44,7 +44,8 @@ struct Policy {
   bool update_chases_forward = true;
   std::string optimizer_state = "fp32";  // optim::planned_state_bytes
   int weight_slots = 2;                  // units whose streamed weights are on the device at once
-  int gradient_buffers = 2;              // units whose gradients are on the device at once
+  int transfer_slack = 0;  // windows that boundaries and retained sets leave later and come back earlier than they must
+  int gradient_buffers = 2;  // units whose gradients are on the device at once
 
   // How it was found. predicted_step_s is the simulator's figure for the compiled program.
   std::string solver = "none";

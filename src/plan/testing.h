@@ -59,6 +59,7 @@ inline Policy random_tiered_policy(const graph::Graph& graph, const Shape& shape
     unit.optimizer_home = resident ? Tier::kDevice : off_device();
     unit.keep_weights = !resident && chance(0.2);
   }
+  policy.transfer_slack = static_cast<int>(rng.below(draw++, 3));
   policy.update_chases_forward = chance(0.7);
   if (chance(0.5)) policy.optimizer_state = chance(0.5) ? "8bit" : "hybrid:0.25";
   return policy;

@@ -41,8 +41,8 @@ void serve(std::vector<Job> jobs, int first, int end, int step, const Room& room
 class Scheduler {
  public:
   Scheduler(const std::vector<Offload>& offloads, const std::vector<WindowTraffic>& windows, int loss,
-            const hw::Links& links)
-      : offloads_(offloads), windows_(windows), loss_(loss), links_(links), moves_(offloads.size()) {}
+            const hw::Links& links, int slack)
+      : offloads_(offloads), windows_(windows), loss_(loss), links_(links), slack_(slack), moves_(offloads.size()) {}
 
   std::vector<Moves> run() {
     const auto count = static_cast<int>(windows_.size());
@@ -50,13 +50,14 @@ class Scheduler {
     const auto disk = [](const Offload& o) { return o.disk; };
     serve(
         jobs([](const Offload& o) { return o.on_device; }, [&](size_t i) { return offloads_[i].release; }, 1), 0, count,
-        1, [&](int w) { return d2h_room(w); }, [&](size_t i, int w) { moves_[i].copied_out = w; });
+        1, [&](int w) { return d2h_room(w); },
+        [&](size_t i, int w) { moves_[i].copied_out = std::min(w + slack_, count - 1); });
     serve(
         jobs(
             disk, [&](size_t i) { return offloads_[i].on_device ? moves_[i].copied_out : offloads_[i].release; }, 1),
         0, count, 1,
         [&](int w) { return room(window(w).seconds, links_.disk_write, window(w).disk_write_bytes, 0, 0); },
-        [&](size_t i, int w) { moves_[i].disk_written = w; });
+        [&](size_t i, int w) { moves_[i].disk_written = std::min(w + slack_, count - 1); });
     serve(
         jobs(
             all, [&](size_t i) { return offloads_[i].need; }, -1),
@@ -98,14 +99,15 @@ class Scheduler {
   const std::vector<WindowTraffic>& windows_;
   int loss_;
   const hw::Links& links_;
+  int slack_;
   std::vector<Moves> moves_;
 };
 
 }  // namespace
 
 std::vector<Moves> schedule_transfers(const std::vector<Offload>& offloads, const std::vector<WindowTraffic>& windows,
-                                      int loss, const hw::Links& links) {
-  return Scheduler(offloads, windows, loss, links).run();
+                                      int loss, const hw::Links& links, int slack) {
+  return Scheduler(offloads, windows, loss, links, slack).run();
 }
 
 }  // namespace lazytrain::plan

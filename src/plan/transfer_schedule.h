@@ -36,8 +36,9 @@ struct Moves {
 
 // Out as early as the links have time for, in order of release; back as late as they have, so that memory is held
 // shortest. The links' time is what the mandatory traffic leaves, with the joint limit of both directions. `loss` is
-// the window between forward and backward: nothing comes back before it.
+// the window between forward and backward: nothing comes back before it. `slack`: windows that everything is given
+// beyond that, so that what runs late holds up nothing; it costs memory.
 std::vector<Moves> schedule_transfers(const std::vector<Offload>& offloads, const std::vector<WindowTraffic>& windows,
-                                      int loss, const hw::Links& links);
+                                      int loss, const hw::Links& links, int slack);
 
 }  // namespace lazytrain::plan

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/output.h"
+#include "plan/mip/paper_problem.h"
 #include "plan/mip/solve.h"
 #include "plan/mip/window_problem.h"
 
@@ -28,6 +29,34 @@ std::string describe(const plan::Instance& instance, const plan::WindowSolution&
          plan::describe(instance, *solution.plan) +
          fmt::format("step_s {:.6f}, no plan is below {:.6f} (gap {:.3g} %)", solution.step_s, solution.bound_s,
                      100 * solution.gap);
+}
+
+// A file of the published formulation.
+int plan_paper(const InstanceArgs& args, const Json& file, const plan::SolveOptions& options, bool json) {
+  const plan::PaperInstance instance = plan::paper_instance_from_json(file, args.file);
+  if (!args.mps.empty()) plan::write_mps(plan::build_paper_problem(instance).mip, args.mps);
+  const plan::PaperSolution solution = plan::solve_paper(instance, options);
+  spdlog::debug("{}: {}", solution.solver, solution.words);
+  if (!solution.plan) {
+    throw Infeasible(
+        "{}: no checkpoints were found whose bytes ({:.4g} GB for boundary 0) fit device {:.4g}, host {:.4g} and disk "
+        "{:.4g} GB with blocks of at most {} layers. Raise budget_gb or max_block.",
+        args.file, instance.boundary_gb.front(), instance.budget_gb.device, instance.budget_gb.host,
+        instance.budget_gb.disk, instance.max_block);
+  }
+  const Json object = {{"status", name_of(solution.status)},
+                       {"objective", solution.plan->objective},
+                       {"bound", solution.bound},
+                       {"gap", solution.gap},
+                       {"solver", solution.solver},
+                       {"solve_s", solution.solve_s},
+                       {"plan", plan::to_json(instance, *solution.plan)}};
+  print(json, object,
+        fmt::format("{}: {} layers, {} by {} in {:.2f} s\n{}objective {:.6f}, no plan is below {:.6f} (gap {:.3g} %)",
+                    instance.name.empty() ? "instance" : instance.name, instance.layers, name_of(solution.status),
+                    solution.solver, solution.solve_s, plan::describe(instance, *solution.plan),
+                    solution.plan->objective, solution.bound, 100 * solution.gap));
+  return 0;
 }
 
 }  // namespace
@@ -66,7 +95,9 @@ int plan_instance(const InstanceArgs& args, bool json) {
   }
   const plan::SolveOptions options = solve_options(args, kTimeLimit);
   plan::require_solver(options.solver);
-  const plan::Instance instance = plan::instance_from_json(read_json(args.file, kMaxInstanceBytes), args.file);
+  const Json file = read_json(args.file, kMaxInstanceBytes);
+  if (plan::is_paper_instance(file)) return plan_paper(args, file, options, json);
+  const plan::Instance instance = plan::instance_from_json(file, args.file);
   if (!args.mps.empty()) plan::write_mps(plan::build_problem(instance).mip, args.mps);
   const plan::WindowSolution solution = plan::solve_instance(instance, options);
   spdlog::debug("{}: {}", solution.solver, solution.words);

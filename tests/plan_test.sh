@@ -75,16 +75,23 @@ expect "a plan that is not there" 1 "nowhere" "$LAZYTRAIN" simulate --plan nowhe
 # --- wrong usage
 expect "an unknown profile says what there is" 2 "'h100'.*this" plan_on h100
 sed 's/"one_memory": true/"one_memory": false/' machine.json >gpu.json
-expect "a machine with two memories is refused" 2 "one_memory" plan_on gpu.json
+expect "a machine with two memories needs links" 1 "gpu.json.*links" plan_on gpu.json
 expect "a broken profile" 1 "plan.json.*gemm_flops" plan_on plan.json
 expect "an unknown policy names those known" 2 "'paper'.*megatrain.*resident" plan --policy paper
 expect "a micro-batch above the batch" 2 "^error: --micro-batch" "$LAZYTRAIN" plan --model "$config" --batch 2 --seq 128 --micro-batch 4
 expect "a sequence above the model's" 2 "^error: --seq: 1024 .*512" "$LAZYTRAIN" plan --model "$config" --batch 2 --seq 1024
 expect "a size that is none" 2 "^error: --device-memory" plan --device-memory lots
-expect "an unknown optimizer state" 2 "^error: --optimizer-state: '8bit'" plan --optimizer-state 8bit
-for option in --solver --gap --time-limit --mps --instance --disk-memory; do
-  expect "$option is refused by name" 2 "^error: $option" plan "$option" 1
+expect "a state that nothing here keeps" 2 "optimizer state '8bit'" plan --optimizer-state 8bit
+expect "an unknown optimizer state" 2 "optimizer state '4bit' is unknown" plan --optimizer-state 4bit
+for option in --gap --time-limit --mps --disk-memory; do
+  expect "$option has no meaning in one memory" 2 "^error: $option" plan "$option" 1
 done
+expect "too many micro-batches" 2 "micro-batches of .* units are more than a program holds" \
+  "$LAZYTRAIN" plan --model "$config" --profile machine.json --batch 1000000 --micro-batch 1 --seq 16
+sed 's/"seq": 128/"seq": 4096/' plan.json >long.json
+expect "a plan with more positions than the model" 1 "seq 4096 .*512 positions" "$LAZYTRAIN" simulate --plan long.json
+sed 's/"compute": "bf16"/"compute": "x"/' plan.json >other.json
+expect "a plan of an unknown compute" 2 "other.json: compute: 'x'" "$LAZYTRAIN" simulate --plan other.json
 expect "no model" 2 "^error: plan needs --model" "$LAZYTRAIN" plan --batch 1 --seq 1
 expect "no shape" 2 "^error: plan needs --batch" "$LAZYTRAIN" plan --model "$config"
 sed 's/"host_bytes": [0-9][0-9]*/"host_bytes": 10000000000000/' machine.json >large.json

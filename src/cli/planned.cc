@@ -55,7 +55,7 @@ LoadedPlan load_plan(const std::filesystem::path& file, const std::string& model
   LoadedPlan loaded;
   loaded.graph = model::build_graph(config);
   plan::check_against(policy, loaded.graph);
-  const DType compute = parse_compute(object.string_or("compute", "bf16"));
+  const DType compute = parse_compute(object.string_or("compute", "bf16"), file.string() + ": compute");
   loaded.machine = profile.empty() && object.has("profile")
                        ? hw::profile_from_json(json.at("profile"), file.string() + ": profile")
                        : machine_of(profile.empty() ? "this" : profile, compute);

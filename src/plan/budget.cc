@@ -101,6 +101,11 @@ class RemedySearch {
   }
 
   bool try_policy(const std::string& change, const Policy& policy) {
+    try {
+      check_against(policy, graph_);
+    } catch (const UsageError&) {
+      return false;  // too many micro-batches for a program
+    }
     Program program = compile(graph_, policy, options_);
     least_ = std::min(least_, shortfall(program, budgets_));
     if (!fits(program, budgets_)) return false;

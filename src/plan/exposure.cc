@@ -1,6 +1,7 @@
 #include "plan/exposure.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 namespace lazytrain::plan {
@@ -42,19 +43,20 @@ class Tracer {
 
   std::map<Lane, Exposure> run() {
     double free_at = 0;
+    std::array<int, kLanes> last;
+    last.fill(-1);
+    int ends_step = 0;
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
-      if (program_.instructions[i].lane != Lane::kCompute) continue;
-      const Span& span = timeline_.spans[i];
-      if (span.start_s > free_at)
-        add(cause(static_cast<int>(i)), span.start_s - free_at, program_.instructions[i].unit);
-      free_at = std::max(free_at, span.end_s);
+      const Instruction& instruction = program_.instructions[i];
+      int& before = last[static_cast<size_t>(instruction.lane)];
+      lane_before_.push_back(before);
+      before = static_cast<int>(i);
+      if (timeline_.spans[i].end_s >= span(ends_step).end_s) ends_step = static_cast<int>(i);
+      if (instruction.lane != Lane::kCompute) continue;
+      trace(free_at, timeline_.spans[i].start_s, latest_before(static_cast<int>(i)), instruction.unit);
+      free_at = std::max(free_at, timeline_.spans[i].end_s);
     }
-    for (size_t i = 0; i < program_.instructions.size(); ++i) {
-      if (timeline_.spans[i].end_s == timeline_.step_s && free_at < timeline_.step_s) {
-        add(program_.instructions[i].lane, timeline_.step_s - free_at, program_.instructions[i].unit);
-        break;
-      }
-    }
+    trace(free_at, timeline_.step_s, ends_step, at(ends_step).unit);
     return std::move(found_);
   }
 
@@ -62,13 +64,23 @@ class Tracer {
   const Instruction& at(int i) const { return program_.instructions[static_cast<size_t>(i)]; }
   const Span& span(int i) const { return timeline_.spans[static_cast<size_t>(i)]; }
 
-  // The lane of the dependency that ended last.
-  Lane cause(int i) const {
-    int latest = -1;
+  // What an instruction waited for last: a dependency, or the one before it on its lane.
+  int latest_before(int i) const {
+    int latest = lane_before_[static_cast<size_t>(i)];
     for (const int e : at(i).after) {
       if (latest < 0 || span(e).end_s > span(latest).end_s) latest = e;
     }
-    return latest < 0 ? Lane::kHost : at(latest).lane;
+    return latest;
+  }
+
+  // Puts the time from `begin` to `end` down to the chain of instructions that fills it, backwards from `i`.
+  void trace(double begin, double end, int i, int unit) {
+    while (i >= 0 && end > begin) {
+      const double from = std::max(begin, std::min(end, span(i).start_s));
+      if (at(i).lane != Lane::kCompute && end > from) add(at(i).lane, end - from, unit);
+      end = from;
+      i = latest_before(i);
+    }
   }
 
   void add(Lane lane, double seconds, int unit) {
@@ -80,6 +92,7 @@ class Tracer {
 
   const Program& program_;
   const Timeline& timeline_;
+  std::vector<int> lane_before_;  // by instruction, -1 for a lane's first
   std::map<Lane, Exposure> found_;
 };
 

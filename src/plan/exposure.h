@@ -19,9 +19,9 @@ struct Exposure {
   double saved_s = 0;  // a step, if that lane were twice as fast
 };
 
-// Each gap of the compute lane is put down to the lane of the instruction whose end closed it; the end of the step
-// behind the last compute to the lane that ends it. Largest first; gaps below 0.1 %
-// of the step together are left out.
+// Each gap of the compute lane, and the end of the step behind the last compute, is put down to the lanes of the chain
+// of instructions that fills it, backwards from the one whose end closed it. Largest first; gaps below 0.1 % of the
+// step together are left out.
 std::vector<Exposure> exposures(const Program& program, const graph::Graph& graph, const Timeline& timeline,
                                 const hw::Profile& machine);
 

@@ -161,8 +161,7 @@ class Builder {
     if (on_disk > 0 && links.disk_write > 0) {
       const double busy = on_disk * kGb / std::min(links.disk_read, links.disk_write);
       const double left = std::max(0.05, 1 - busy / std::max(busy, instance_.bound_s()));
-      instance_.links_gbs.disk_read *= left;
-      instance_.links_gbs.disk_write *= left;
+      instance_.links_gbs.disk_write *= left;  // what is not written need not be read
     }
     for (int j = 0; j < instance_.units; ++j) {
       const graph::Unit& unit = graph_.units[static_cast<size_t>(j) + 1];

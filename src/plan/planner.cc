@@ -150,6 +150,19 @@ PlannedStep plan_step(const PlanningTask& task, const SolveOptions& options, boo
     auto step = solve_and_compile(with_micro_batch(task, candidates[i].micro_batch), share);
     if (step && (!best || step->timeline.step_s < best->timeline.step_s)) best = std::move(step);
   }
+  // Estimates err to the larger side: a fixed rule may fit where no estimate does, or be as good in a corner.
+  for (const std::string& name : policy_names()) {
+    auto rule = named_step(task, name, any_micro_batch);
+    if (!rule || (best && rule->timeline.step_s >= best->timeline.step_s)) continue;
+    Policy& policy = rule->program.policy;
+    policy.name = "lazytrain";
+    policy.solver = "rule " + name;
+    if (best) {
+      policy.bound_s = std::min(best->program.policy.bound_s, rule->timeline.step_s);
+      policy.gap = 1 - policy.bound_s / rule->timeline.step_s;
+    }
+    best = std::move(rule);
+  }
   if (!best) throw_infeasible(task);
   return std::move(*best);
 }

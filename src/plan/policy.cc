@@ -5,11 +5,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/pass.h"
 #include "optim/state_layout.h"
 
 namespace lazytrain::plan {
 namespace {
 
+constexpr int64_t kMaxVisits = 1 << 15;                 // of units by micro-batches: compiled and checked in seconds
 constexpr int64_t kMaxTokens = (int64_t{1} << 31) - 1;  // of a micro-batch: positions are 32-bit
 
 Tier tier_from(const JsonObject& object, std::string_view key) {
@@ -129,6 +131,24 @@ void check_against(const Policy& policy, const graph::Graph& graph) {
   if (policy.units.size() != graph.units.size() || policy.boundaries.size() + 1 != graph.units.size()) {
     throw InputError("plan '{}' has {} units and {} boundaries, the model has {} and {}", policy.name,
                      policy.units.size(), policy.boundaries.size(), graph.units.size(), graph.units.size() - 1);
+  }
+  if (policy.seq > graph.max_positions && graph.max_positions > 0) {
+    throw InputError("plan '{}': seq {} is more than the model's {} positions", policy.name, policy.seq,
+                     graph.max_positions);
+  }
+  const int64_t visits = policy.micro_batches() * 3 * static_cast<int64_t>(policy.units.size());
+  if (visits > kMaxVisits) {
+    throw UsageError(
+        "plan '{}': {} micro-batches of {} units are more than a program holds (at most {} here): raise micro_batch",
+        policy.name, policy.micro_batches(), policy.units.size(),
+        kMaxVisits / 3 / static_cast<int64_t>(policy.units.size()));
+  }
+  for (size_t u = 0; u < policy.units.size(); ++u) {
+    try {
+      graph::values_by_name(graph.units[u], policy.units[u].retained);
+    } catch (const UsageError& error) {
+      throw InputError("plan '{}': units[{}]: {}", policy.name, u, error.what());
+    }
   }
   if (!policy.boundaries.front().checkpoint || !policy.boundaries.back().checkpoint) {
     throw InputError("plan '{}': the first and the last boundary must be checkpoints: backward starts from them",

@@ -60,7 +60,8 @@ struct Policy {
 Json to_json(const Policy& policy);
 // Throws InputError naming the key; checks names and ranges, not the model.
 Policy policy_from_json(const Json& json, const std::string& where);
-// Throws InputError saying what differs when the policy was made for another model or another number of units.
+// Throws InputError saying what differs when the policy was made for another model or another number of units, or names
+// what the model has not; UsageError when a step of it would be more than a program holds.
 void check_against(const Policy& policy, const graph::Graph& graph);
 
 }  // namespace lazytrain::plan

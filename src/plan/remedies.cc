@@ -20,9 +20,8 @@ constexpr int64_t kLeastSeq = 64;
 
 std::string gb(double value) { return format_bytes(static_cast<int64_t>(value * 1e9)); }
 
-// The greedy rule's step time of the task with its smallest micro-batch; empty when it does not fit.
-std::optional<double> quick_step(PlanningTask task) {
-  task.shape.micro_batch = std::min<int64_t>(task.shape.micro_batch, 1);
+// The greedy rule's step time; empty when it does not fit.
+std::optional<double> quick_step(const PlanningTask& task) {
   const Instance instance = make_instance(task);
   if (instance.budget_gb.device <= 0 || instance.budget_gb.host <= 0) return std::nullopt;
   const WindowSolution solution = solve_instance(instance, {.solver = "greedy", .time_limit_s = 0});
@@ -47,13 +46,23 @@ struct Remedy {
 
 std::vector<Remedy> remedies(const PlanningTask& task) {
   std::vector<Remedy> found;
-  const auto try_task = [&](const std::string& change, const PlanningTask& changed) {
+  const auto try_task = [&](const std::string& change, PlanningTask changed) {
+    changed.shape.micro_batch = 1;
     const auto seconds = quick_step(changed);
     if (seconds) {
       found.push_back({change, *seconds / static_cast<double>(changed.shape.batch * changed.shape.seq)});
     }
     return seconds.has_value();
   };
+  for (PlanningTask smaller = task; smaller.shape.micro_batch > 1;) {
+    smaller.shape.micro_batch /= 2;
+    const auto seconds = quick_step(smaller);
+    if (!seconds) continue;
+    found.push_back(
+        {fmt::format("a micro-batch of {} (--micro-batch {})", smaller.shape.micro_batch, smaller.shape.micro_batch),
+         *seconds / static_cast<double>(task.shape.batch * task.shape.seq)});
+    break;
+  }
   if (task.optimizer_state != "8bit") {
     PlanningTask small = task;
     small.optimizer_state = "8bit";
@@ -76,7 +85,9 @@ std::vector<Remedy> remedies(const PlanningTask& task) {
   const hw::Profile* larger = nullptr;  // the smallest machine of the library that is enough
   for (const hw::Profile& other : library) {
     if (larger && other.device_bytes + other.host_bytes >= larger->device_bytes + larger->host_bytes) continue;
-    if (quick_step(on_machine(task, other))) larger = &other;
+    PlanningTask there = on_machine(task, other);
+    there.shape.micro_batch = 1;
+    if (quick_step(there)) larger = &other;
   }
   if (larger) {
     try_task(fmt::format("another machine (--profile {}: device {}, host {})", larger->name,

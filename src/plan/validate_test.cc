@@ -132,6 +132,8 @@ TEST(Compile, RefusesWhatDoesNotBelong) {
   EXPECT_THROW(compile_toy(graph, policy, DType::kBF16), UsageError);
   policy = good;
   policy.units[2].retained = {"no such value"};
+  EXPECT_THROW(compile_toy(graph, policy, DType::kBF16), InputError);
+  policy = resident(graph, {1 << 20, 1, 4});
   EXPECT_THROW(compile_toy(graph, policy, DType::kBF16), UsageError);
 }
 

@@ -20,9 +20,28 @@ namespace lazytrain::train {
 namespace {
 
 // A plan file fixes the shape of a step: it must be this run's.
-plan::Policy read_policy(const std::filesystem::path& file, const graph::Graph& graph, const plan::Shape& shape) {
-  plan::Policy policy = plan::policy_from_json(read_json(file), file.string());
+plan::Policy read_policy(const std::filesystem::path& file, const graph::Graph& graph, const RunConfig& config,
+                         const hw::Profile& machine) {
+  const plan::Shape shape{config.batch, config.micro_batch, config.seq};
+  const Json json = read_json(file);
+  const JsonObject object(json, file.string());
+  plan::Policy policy = plan::policy_from_json(json, file.string());
   plan::check_against(policy, graph);
+  const std::string compute = config.compute == DType::kF32 ? "fp32" : "bf16";
+  if (object.string_or("compute", compute) != compute) {
+    throw InputError("{}: is for compute {}; this run has {}: make them equal", file.string(), object.string("compute"),
+                     compute);
+  }
+  if (object.has("profile")) {
+    const hw::Profile made_for = hw::profile_from_json(json.at("profile"), file.string() + ": profile");
+    if (made_for.one_memory != machine.one_memory) {
+      throw InputError(
+          "{}: was made for {}, whose device and host are {}; here they are {}: make a plan for this machine with "
+          "`lazytrain plan --profile this`",
+          file.string(), made_for.name, made_for.one_memory ? "one memory" : "different memories",
+          machine.one_memory ? "one memory" : "different memories");
+    }
+  }
   if (policy.batch != shape.batch || policy.micro_batch != shape.micro_batch || policy.seq != shape.seq) {
     throw InputError("{}: is for batch {}, micro_batch {}, seq {}; this run has {}, {}, {}: make them equal",
                      file.string(), policy.batch, policy.micro_batch, policy.seq, shape.batch, shape.micro_batch,
@@ -71,7 +90,7 @@ PlannedRun plan_run(const RunConfig& config, const graph::Graph& graph, ThreadPo
     if (!plan::fits(run.program, run.budgets))
       run.program = compile_sound(graph, plan::megatrain(graph, shape), options);
   } else if (is_file(config.policy)) {
-    run.program = compile_sound(graph, read_policy(config.policy, graph, shape), options);
+    run.program = compile_sound(graph, read_policy(config.policy, graph, config, run.machine), options);
   } else {
     run.program = compile_sound(graph, plan::named_policy(config.policy, graph, shape), options);
   }

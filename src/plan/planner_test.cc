@@ -1,0 +1,101 @@
+#include "plan/planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "graph/testing.h"
+#include "plan/exposure.h"
+#include "plan/testing.h"
+
+namespace lazytrain::plan {
+namespace {
+
+using graph::testing::toy_graph;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A machine on which a toy layer computes for milliseconds and its transfers take a part of that.
+hw::Profile machine() {
+  hw::Profile profile = testing::tiered_machine();
+  profile.gemm_flops = 2e9;
+  profile.links = {2e8, 2e8, 3e8, 5e7, 5e7};
+  return profile;
+}
+
+class PlannerTest : public ::testing::TestWithParam<bool> {
+ protected:
+  PlanningTask task(const TierGb& budget) const { return {graph, here, {8, 8, 128}, DType::kBF16, "fp32", {}, budget}; }
+  // All of a step on the device, but for the state.
+  double device_gb(const std::string& policy) const {
+    const auto step = step_of(task({10, 10, 0}), named_policy(policy, graph, {8, 8, 128}));
+    return static_cast<double>(step.program.tier_bytes[0]) / 1e9;
+  }
+  graph::Graph graph = toy_graph(8, GetParam());
+  hw::Profile here = machine();
+};
+
+TEST_P(PlannerTest, FitsItsBudgetsAndTheSimulatorAgrees) {
+  for (const double part : {2.0, 1.2, 1.0}) {
+    const PlanningTask with = task({part * device_gb("every-layer"), 1, 0});
+    const PlannedStep step = plan_step(with, {.solver = "", .time_limit_s = 5}, false);
+    EXPECT_TRUE(fits(with, step.program));
+    EXPECT_THAT(validate(step.program), ::testing::IsEmpty());
+    EXPECT_EQ(step.program.policy.predicted_step_s, step.timeline.step_s);
+    EXPECT_GE(step.timeline.step_s, step.program.policy.bound_s * 0.97);
+    if (step.objective_s > 0) {
+      EXPECT_LE(step.timeline.step_s, step.objective_s * 1.05) << part;
+    }
+  }
+}
+
+TEST_P(PlannerTest, IsNoSlowerThanFixedRules) {
+  const PlanningTask with = task({1.2 * device_gb("every-layer"), 1, 0});
+  const PlannedStep ours = plan_step(with, {.solver = "", .time_limit_s = 5}, true);
+  for (const std::string& name : policy_names()) {
+    const auto other = named_step(with, name, true);
+    if (other) {
+      EXPECT_LE(ours.timeline.step_s, 1.01 * other->timeline.step_s) << name;
+    }
+  }
+}
+
+TEST_P(PlannerTest, PutsOnDiskWhatTheHostCannotHold) {
+  const auto all = step_of(task({10, 10, 0}), zero3_offload(graph, {8, 8, 128}));  // state and embedded rows
+  const double host = static_cast<double>(all.program.tier_bytes[1]) / 1e9;
+  const PlanningTask with = task({10, 0.85 * host, 10});
+  const PlannedStep step = plan_step(with, {.solver = "greedy", .time_limit_s = 0}, false);
+  EXPECT_TRUE(fits(with, step.program));
+  EXPECT_GT(step.program.tier_bytes[2], 0);
+  EXPECT_THROW(plan_step(task({10, 0.05 * host, 0}), {.solver = "greedy", .time_limit_s = 0}, false), Infeasible);
+}
+
+TEST_P(PlannerTest, WhatDoesNotFitSaysWhereAndWhatWould) {
+  const PlanningTask with = task({0.05 * device_gb("every-layer"), 10, 0});
+  try {
+    plan_step(with, {.solver = "greedy", .time_limit_s = 0}, true);
+    FAIL() << "fits";
+  } catch (const Infeasible& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("batch 8"), HasSubstr("device: "), HasSubstr("short"),
+                                    HasSubstr("the model's state is")));
+  }
+}
+
+// A link that is the only thing in the way is named, and doubling it helps.
+TEST_P(PlannerTest, ExposureNamesTheSlowLink) {
+  here.links.d2h = 2e6;
+  here.links.joint = 2.1e8;
+  const PlannedStep step = step_of(task({10, 10, 0}), every_layer(graph, {8, 8, 128}));
+  const auto waits = exposures(step.program, graph, step.timeline, here);
+  ASSERT_FALSE(waits.empty());
+  EXPECT_EQ(waits.front().lane, Lane::kD2H);
+  EXPECT_GT(waits.front().saved_s, 0.05 * step.timeline.step_s);
+  double sum = 0;
+  for (const Exposure& e : waits) sum += e.seconds;
+  EXPECT_NEAR(sum, summarize(step.program, step.timeline).exposed_s, 0.01 * step.timeline.step_s);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tied, PlannerTest, ::testing::Bool());
+
+}  // namespace
+}  // namespace lazytrain::plan

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# lazytrain plan and simulate for machines whose device, host and disk are different memories.
+source "$(dirname "$0")/lib.sh"
+cd "$work"
+model=$root/configs/qwen2.5-7b.json
+plan_for() {
+  local profile=$1
+  shift
+  "$LAZYTRAIN" plan --model "$model" --profile "$profile" --batch 16 --seq 1024 --time-limit 5 "$@"
+}
+field() { grep -oE "\"$1\":[0-9.e+-]+" "$2" | head -n 1 | cut -d: -f2; }
+less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'; }
+within() { awk -v a="$1" -v b="$2" -v part="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d <= part * b) }'; }
+
+# --- what a person sees
+expect "a plan for a card" 0 "^plan: lazytrain, batch 16 in [0-9]+ micro-batch" plan_for rtx3090
+check "where boundaries live" grep -qE '^boundary:  [DHN.]{28} ' "$logs/out"
+check "which retained sets" grep -qE '^retained:  [a-z]{28} ' "$logs/out"
+check "weights" grep -qE '^weights:   [sktnv]{28} ' "$logs/out"
+check "memory against its budget" grep -qE '^memory:    device +[0-9.]+ GB of 24.9 GB allowed' "$logs/out"
+check "lanes" grep -qE '^ +d2h +[0-9.]+ m?s busy, [0-9]+% of the step' "$logs/out"
+check "what compute waits for" grep -q '^waits: ' "$logs/out"
+check "the gap" grep -qE '^solver: .*gap [0-9.]+% to a bound of' "$logs/out"
+check "no disk unless it is asked for" test "$(grep -c '^memory:    disk' "$logs/out")" = 0
+expect "the policies it was held against" 0 "^ +megatrain +micro-batch" plan_for rtx3090 --compare
+expect "what layers cost" 0 "^  layer.0: forward" plan_for rtx3090 --explain
+expect "a host of 64 GB needs the disk" 0 "planned with it" plan_for rtx3090-64gb
+expect "8-bit state" 0 "^predicted" plan_for rtx3090-128gb --optimizer-state 8bit
+expect "a mathematical program for other solvers" 0 "^predicted" "$LAZYTRAIN" plan --model "$model" --profile rtx3090 \
+  --batch 16 --seq 1024 --mps program.mps --time-limit 0
+check "it has rows" grep -q '^ROWS' program.mps
+
+# --- figures
+plan_for rtx3090 --json --out plan.json >ours.json 2>/dev/null
+check "the gap is within 0.5 %" less "$(field gap ours.json)" 0.005
+bound=$(field bound_s ours.json)
+check "the simulator agrees with the program to 1 %" within "$(field step_s ours.json)" \
+  "$(awk -v b="$bound" -v g="$(field gap ours.json)" 'BEGIN { print b / (1 - g) }')" 0.01
+for policy in megatrain zero3-offload every-layer; do
+  plan_for rtx3090 --policy "$policy" --json >other.json 2>/dev/null
+  check "$policy is slower" less "$(field step_s ours.json)" "$(field step_s other.json)"
+done
+plan_for rtx3090 --time-limit 0 --json >quick.json 2>/dev/null
+check "a plan at a time limit of 0" within "$(field step_s quick.json)" "$(field step_s ours.json)" 0.1
+plan_for rtx4090 --json >faster.json 2>/dev/null
+check "a faster card is faster" less "$(field step_s faster.json)" "$(field step_s ours.json)"
+
+# --- its file
+expect "simulate" 0 "^predicted" "$LAZYTRAIN" simulate --plan plan.json --json
+check "gives the plan's figure" test "$(field step_s "$logs/out")" = "$(field step_s ours.json)"
+expect "simulate on another machine" 0 "on rtx5090$" "$LAZYTRAIN" simulate --plan plan.json --profile rtx5090
+expect "simulate in one memory" 0 "on this$" "$LAZYTRAIN" simulate --plan plan.json --profile this
+sed 's/"home": "host"/"home": "device"/' plan.json >edited.json
+expect "an edited plan is simulated like any other" 0 "^predicted" "$LAZYTRAIN" simulate --plan edited.json
+sed 's/"weight_home": "host"/"weight_home": "device"/' plan.json >apart.json
+expect "weights apart from their state" 2 "both on the device, or neither" "$LAZYTRAIN" simulate --plan apart.json
+sed 's/"optimizer_home": "host"/"optimizer_home": "tape"/' plan.json >tape.json
+expect "a home that is none" 1 "optimizer_home.*'tape'.*device, host, disk" "$LAZYTRAIN" simulate --plan tape.json
+new_model m
+printf '{"prompt":"a","response":"b"}\n' >data.jsonl
+printf 'model: m\noutput: run\ndata: {train: data.jsonl}\nseq: 16\nbatch: 2\nsteps: 1\nplan: {policy: %s}\n' "$work/own.json" >run.yaml
+"$LAZYTRAIN" plan --model m --profile rtx3090 --batch 2 --micro-batch 2 --seq 16 --out own.json >/dev/null 2>&1
+expect "a plan of another machine does not train here" 1 "own.json: was made for rtx3090, whose device and host are different" \
+  "$LAZYTRAIN" train run.yaml
+
+# --- what does not fit, and what is wrong
+expect "a device that is too small" 3 "^device: .* short" plan_for rtx3090 --device-memory 1GB
+expect "state that fits nowhere" 3 "the model's state is [0-9.]+ GB: weights" plan_for rtx3090 --host-memory 20GB --disk-memory 10GB
+check "remedies have figures" grep -qE 'tokens/s' "$logs/err"
+expect "a policy that does not fit" 3 "policy resident needs" plan_for rtx3090 --policy resident
+expect "an unknown profile names the nearest" 2 "nearest is 'rtx3090'" plan_for rtx309
+expect "an unknown policy names the nearest" 2 "did you mean megatrain" plan_for rtx3090 --policy megatran
+expect "an unknown solver" 2 "^error: --solver" plan_for rtx3090 --solver gurobi
+expect "a budget of nothing" 2 "^error: --device-memory" plan_for rtx3090 --device-memory 0
+expect "a negative budget" 2 "^error: --host-memory" plan_for rtx3090 --host-memory=-5GB
+expect "a batch of nothing" 2 "batch" "$LAZYTRAIN" plan --model "$model" --profile rtx3090 --batch 0 --seq 16
+expect "a gap that is none" 2 "^error: --gap" plan_for rtx3090 --gap 2
+"$LAZYTRAIN" plan --model "$model" --profile rtx3090 --batch 16 --seq 1024 --device-memory 20GB --time-limit 0 >gb.out 2>/dev/null
+"$LAZYTRAIN" plan --model "$model" --profile rtx3090 --batch 16 --seq 1024 --device-memory 20GiB --time-limit 0 >gib.out 2>/dev/null
+check "GB and GiB differ" test "$(grep -c 'of 20.0 GB allowed' gb.out) $(grep -c 'of 21.5 GB allowed' gib.out)" = "1 1"
+expect "a model with mixed layers" 0 "^plan: lazytrain" "$LAZYTRAIN" plan --model "$root/configs/qwen3.6-27b.json" \
+  --profile h100-sxm --batch 8 --seq 1024 --time-limit 2
+
+finish

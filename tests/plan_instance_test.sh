@@ -47,6 +47,19 @@ sed 's/"max_block"/"maximal_block"/' "$instance" >unnamed.json
 expect "a key that is missing" 1 "unnamed.json.*max_block" "$LAZYTRAIN" plan --instance unnamed.json
 expect "no such file" 1 "nowhere.json" "$LAZYTRAIN" plan --instance nowhere.json
 
+paper=$root/src/plan/mip/testdata/paper_27b.json
+expect "the published formulation" 0 "30 device, 21 host, 1 disk, 13 recomputed" "$LAZYTRAIN" plan --instance "$paper"
+if [[ $(solve --json) == *'"solver":"highs"'* ]]; then
+  expect "its published objective" 0 '^\{"status":"optimal","objective":182\.00152' "$LAZYTRAIN" plan --instance "$paper" --json
+  sed '/"gap"/q' "$paper" | sed 's/"gap": 0,/"gap": 0}/' >free.json
+  expect "not restricted, nothing is recomputed" 0 "objective 0.014650" "$LAZYTRAIN" plan --instance free.json
+fi
+sed 's/"max_block": 4/"max_block": 3/' "$paper" >short_blocks.json
+expect "a restriction with too long a block" 1 "short_blocks.json.*leaves 4 layers between 16 and 20" \
+  "$LAZYTRAIN" plan --instance short_blocks.json
+sed 's/"device": 23[0-9.]*/"device": 1/' "$paper" >small_device.json
+expect "published capacities that hold nothing" 3 "small_device.json: no checkpoints" "$LAZYTRAIN" plan --instance small_device.json
+
 expect "a misspelled solver" 2 "'hihgs'.*did you mean 'highs'" solve --solver hihgs
 for value in -1 1 nan; do expect "a gap of $value" 2 "^error: --gap" solve --gap "$value"; done
 for value in -1 nan; do expect "a time limit of $value" 2 "^error: --time-limit" solve --time-limit "$value"; done

@@ -98,4 +98,10 @@ sed 's/"host_bytes": [0-9][0-9]*/"host_bytes": 10000000000000/' machine.json >la
 expect "a large model needs no weights" 0 "^plan: .* 72.7 B parameters" "$LAZYTRAIN" plan --profile large.json --batch 4 --seq 2048 \
   --model "$root/configs/qwen2.5-72b.json"
 
+
+expect "the published system" 0 "^plan: lazytrain-paper.*7.62 B" "$LAZYTRAIN" plan --profile h800-paper --batch 8 --seq 1024 \
+  --policy lazytrain-paper --model "$root/configs/qwen2.5-7b.json"
+expect "the published system without room" 3 "^error: policy lazytrain-paper: no checkpoints" "$LAZYTRAIN" plan --batch 8 \
+  --seq 1024 --profile h800-paper --policy lazytrain-paper --device-memory 1GB --model "$root/configs/qwen2.5-7b.json"
+
 finish

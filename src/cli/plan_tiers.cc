@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "plan/describe.h"
+#include "plan/lazytrain_paper.h"
 #include "plan/mip/window_problem.h"
 
 namespace lazytrain::cli {
@@ -17,7 +18,7 @@ namespace {
 constexpr std::string_view kPlanner = "lazytrain";
 
 void check_policy(const std::string& name) {
-  std::vector<std::string> known = plan::policy_names();
+  std::vector<std::string> known = plan::step_names();
   known.emplace_back(kPlanner);
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
   const std::string near = nearest(name, known);
@@ -28,17 +29,18 @@ void check_policy(const std::string& name) {
 std::string row(const std::string& name, const plan::PlannedStep& step, const graph::Graph& graph, double best_s) {
   const plan::Figures f = plan::figures_of(step.program, graph, step.timeline);
   return fmt::format(
-      "           {:<14} micro-batch {:>4}  device {:>9}  host {:>9}  {:>9} a step  {:>7.0f} tokens/s  {:.2f}x\n", name,
+      "           {:<15} micro-batch {:>4}  device {:>9}  host {:>9}  {:>9} a step  {:>7.0f} tokens/s  {:.2f}x\n", name,
       step.program.policy.micro_batch, format_bytes(f.peak_bytes[0]), format_bytes(f.peak_bytes[1]),
       format_seconds(f.step_s), f.tok_per_s, f.step_s / best_s);
 }
 
 std::string comparison(const plan::PlanningTask& task, const plan::PlannedStep& best, bool any_micro_batch) {
   std::string text = "policies:  " + row(best.program.policy.name, best, task.graph, best.timeline.step_s).substr(11);
-  for (const std::string& name : plan::policy_names()) {
+  for (const std::string& name : plan::step_names()) {
+    if (name == plan::kPaperPolicy && task.graph.layers() > plan::kMaxPaperLayers) continue;
     const auto other = plan::named_step(task, name, any_micro_batch);
     text += other ? row(name, *other, task.graph, best.timeline.step_s)
-                  : fmt::format("           {:<14} does not fit\n", name);
+                  : fmt::format("           {:<15} does not fit\n", name);
   }
   return text;
 }
@@ -80,6 +82,14 @@ TiersAnswer plan_on_tiers(const plan::PlanningTask& task, const TiersRequest& re
     answer.step = with_disk_if_needed(task, request, answer.budget);
   } else {
     auto step = plan::named_step(task, name, request.any_micro_batch);
+    if (!step && name == plan::kPaperPolicy) {
+      throw Infeasible(
+          "policy {}: no checkpoints of its kind fit the {} of device and {} of host memory of {}. `--policy "
+          "lazytrain` "
+          "plans for what is there",
+          name, format_bytes(static_cast<int64_t>(1e9 * task.budget.device)),
+          format_bytes(static_cast<int64_t>(1e9 * task.budget.host)), task.machine.name);
+    }
     if (!step) {
       const plan::PlannedStep least = plan::step_of(task, plan::named_policy(name, task.graph, task.shape));
       throw Infeasible(

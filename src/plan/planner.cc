@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "plan/lazytrain_paper.h"
 #include "plan/remedies.h"
 
 namespace lazytrain::plan {
@@ -18,7 +19,8 @@ constexpr int kTightenings = 4;
 constexpr int kMaxSlack = 3;
 constexpr double kBudgetParts[] = {1.0, 0.94, 0.86};
 constexpr double kCloseEnough = 1.005;
-constexpr size_t kSolved = 2;  // micro-batches for which the mathematical program is solved
+constexpr double kPaperTimeLimit = 30;  // seconds for the published program, which takes less than one
+constexpr size_t kSolved = 2;           // micro-batches for which the mathematical program is solved
 
 std::vector<int64_t> micro_batches(int64_t batch, bool any) {
   std::vector<int64_t> sizes = {batch};
@@ -113,10 +115,20 @@ bool fits(const PlanningTask& task, const Program& program) {
          over_gb(program, Tier::kHost, task.budget.host) == 0 && over_gb(program, Tier::kDisk, task.budget.disk) == 0;
 }
 
+std::vector<std::string> step_names() {
+  std::vector<std::string> names = policy_names();
+  names.emplace_back(kPaperPolicy);
+  return names;
+}
+
 std::optional<PlannedStep> named_step(const PlanningTask& task, const std::string& name, bool any_micro_batch) {
   for (const int64_t micro :
        micro_batches(any_micro_batch ? task.shape.batch : task.shape.micro_batch, any_micro_batch)) {
     const PlanningTask with = with_micro_batch(task, micro);
+    if (name == kPaperPolicy) {
+      if (auto step = lazytrain_paper_step(with, {"", kPaperTimeLimit, -1})) return step;
+      continue;
+    }
     Policy policy = named_policy(name, task.graph, with.shape);
     policy.optimizer_state = task.optimizer_state;
     PlannedStep step = step_of(with, policy);

@@ -32,6 +32,9 @@ bool fits(const PlanningTask& task, const Program& program);
 // not see. Throws Infeasible with the tier that lacks memory and the remedies that were found.
 PlannedStep plan_step(const PlanningTask& task, const SolveOptions& options, bool any_micro_batch);
 
+// What named_step knows: policy_names() and `lazytrain-paper` (lazytrain_paper.h), which needs the machine.
+std::vector<std::string> step_names();
+
 // A named policy on the task's machine with the largest micro-batch (of the halves of the task's) that fits; empty when
 // none does.
 std::optional<PlannedStep> named_step(const PlanningTask& task, const std::string& name, bool any_micro_batch);

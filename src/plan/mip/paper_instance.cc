@@ -9,7 +9,7 @@
 namespace lazytrain::plan {
 namespace {
 
-constexpr int kMaxLayers = 256;
+constexpr int kMaxLayers = kMaxPaperLayers;
 constexpr double kMaxNumber = 1e7;
 
 void check_number(double value, const std::string& where, std::string_view key) {

@@ -58,8 +58,10 @@ struct PaperInstance {
   friend bool operator==(const PaperInstance&, const PaperInstance&) = default;
 };
 
-// Throws InputError naming the key: lengths, negative or non-finite numbers, links without a rate, more than 256 layers
-// (the program has 4 columns a boundary and window), a restriction that is no path or breaks max_block. In the file a
+inline constexpr int kMaxPaperLayers = 256;  // the program has 4 columns a boundary and window
+
+// Throws InputError naming the key: lengths, negative or non-finite numbers, links without a rate, more layers than
+// kMaxPaperLayers, a restriction that is no path or breaks max_block. In the file a
 // number stands for a list of equal ones.
 PaperInstance paper_instance_from_json(const Json& json, const std::string& where);
 Json to_json(const PaperInstance& instance);

@@ -29,6 +29,8 @@ rect { fill: #8a94a3; } polyline { fill: none; stroke: var(--blue); stroke-width
 .k-loss { fill: #d64545; background: #d64545 !important; } .k-recompute { fill: #e0a21b; background: #e0a21b !important; }
 .k-block-recompute { fill: #d9731f; background: #d9731f !important; } .k-update { fill: #8a5bd6; background: #8a5bd6 !important; }
 .k-accumulate { fill: #7c8794; background: #7c8794 !important; } .k-copy-in { fill: #1fa3b5; background: #1fa3b5 !important; }
+.k-copy-out { fill: #d16ba5; background: #d16ba5 !important; } .k-fetch { fill: #7ec8e3; background: #7ec8e3 !important; }
+.k-disk-read { fill: #a8c686; background: #a8c686 !important; } .k-disk-write { fill: #8d6e63; background: #8d6e63 !important; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 0 14px; }
 .tiles { display: flex; flex-wrap: wrap; gap: 3px; } .tiles b { height: 30px; border-radius: 4px; background: #8a94a3; }
 .tile-unit { width: 30px; } .tile-boundary { width: 9px; }

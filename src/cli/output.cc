@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
@@ -20,6 +21,13 @@ void write_stdout(std::string_view text) {
     }
     text.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+bool shows_colour() {
+  const char* off = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  return ::isatty(STDOUT_FILENO) == 1 && (off == nullptr || *off == '\0') &&
+         (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
 void print(bool json, const Json& object, std::string_view text) {

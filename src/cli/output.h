@@ -14,6 +14,9 @@ struct ReaderGone {};
 // Writes the bytes as they are and flushes. Throws ReaderGone, or RunError with errno when they cannot be written.
 void write_stdout(std::string_view text);
 
+// True where standard output is a terminal that shows colours (and NO_COLOR is not set, https://no-color.org).
+bool shows_colour();
+
 // One result in its two forms; a newline is added to either.
 void print(bool json, const Json& object, std::string_view text);
 

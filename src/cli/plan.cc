@@ -153,7 +153,8 @@ int plan_command(const PlanArgs& args) {
   object["gap"] = policy.gap;
   object["profile"] = hw::to_json(machine);
   object["plan"] = plan::to_json(policy);
-  print(args.json, object, plan::describe(planned.program, graph, planned.timeline, machine, budgets) + answer.besides);
+  print(args.json, object,
+        plan::describe(planned.program, graph, planned.timeline, machine, budgets, shows_colour()) + answer.besides);
   return 0;
 }
 

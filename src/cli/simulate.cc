@@ -22,7 +22,7 @@ int simulate_command(const SimulateArgs& args) {
   const Planned& planned = loaded.planned;
   if (!args.trace.empty()) plan::write_trace(planned.program, loaded.graph, planned.timeline, args.trace);
   print(args.json, plan::to_json(plan::figures_of(planned.program, loaded.graph, planned.timeline)),
-        plan::describe(planned.program, loaded.graph, planned.timeline, loaded.machine, {}));
+        plan::describe(planned.program, loaded.graph, planned.timeline, loaded.machine, {}, shows_colour()));
   return 0;
 }
 

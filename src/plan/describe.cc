@@ -64,8 +64,19 @@ char weights_letter(const UnitPolicy& unit) {
   return unit.optimizer_home == Tier::kDisk ? 't' : 's';
 }
 
+// Device blue, host yellow, disk magenta; letters that name no home stay as they are.
+std::string painted(const std::string& cells, std::string_view device, std::string_view host, std::string_view disk) {
+  std::string text;
+  for (const char cell : cells) {
+    const auto in = [cell](std::string_view letters) { return letters.find(cell) != std::string_view::npos; };
+    const std::string_view code = in(device) ? "\033[34m" : in(host) ? "\033[33m" : in(disk) ? "\033[35m" : "";
+    text += code.empty() ? std::string(1, cell) : fmt::format("{}{}\033[0m", code, cell);
+  }
+  return text;
+}
+
 // Three lines, a letter a layer: the boundary before it, its retained set with the set's home below, its weights.
-std::string tiers_map(const Program& program, const graph::Graph& graph) {
+std::string tiers_map(const Program& program, const graph::Graph& graph, bool colour) {
   const Policy& policy = program.policy;
   std::string boundaries, sets, homes, weights, legend;
   std::vector<std::string> names;
@@ -82,6 +93,11 @@ std::string tiers_map(const Program& program, const graph::Graph& graph) {
   }
   for (size_t i = 0; i < std::min<size_t>(names.size(), 26); ++i) {
     legend += fmt::format("           {} {}\n", static_cast<char>('a' + i), names[i]);
+  }
+  if (colour) {
+    boundaries = painted(boundaries, "D", "H", "N");
+    homes = painted(homes, "D", "H", "N");
+    weights = painted(weights, "vk", "s", "tn");
   }
   return fmt::format("boundary:  {}   D device, H host, N disk, . recomputed\n", boundaries) +
          fmt::format("retained:  {}   which set, by letter\n           {}   its home\n{}", sets, homes, legend) +
@@ -202,12 +218,12 @@ Kept kept_of(const Program& program, const graph::Graph& graph, int unit) {
 }
 
 std::string describe(const Program& program, const graph::Graph& graph, const Timeline& predicted,
-                     const hw::Profile& machine, const Budgets& budgets) {
+                     const hw::Profile& machine, const Budgets& budgets, bool colour) {
   const std::string figures = figure_lines(figures_of(program, graph, predicted), machine);
   if (program.one_memory) {
     return policy_line(program, graph) + placement_map(program, graph) + memory_lines(program, budgets) + figures;
   }
-  return policy_line(program, graph) + tiers_map(program, graph) + memory_lines(program, budgets) +
+  return policy_line(program, graph) + tiers_map(program, graph, colour) + memory_lines(program, budgets) +
          limit_lines(program, graph, predicted, machine) + solver_line(program.policy) + figures;
 }
 

@@ -41,7 +41,8 @@ Kept kept_of(const Program& program, const graph::Graph& graph, int unit);
 
 // Policy and shape, the placement map with its legend, the memory table by tier and purpose against its budgets, lanes,
 // what the compute lane waits for, predicted step time, tokens/s and TFLOPS. Ends with a newline.
+// `colour`: homes in the placement map of several memories in a terminal's colours.
 std::string describe(const Program& program, const graph::Graph& graph, const Timeline& predicted,
-                     const hw::Profile& machine, const Budgets& budgets);
+                     const hw::Profile& machine, const Budgets& budgets, bool colour = false);
 
 }  // namespace lazytrain::plan

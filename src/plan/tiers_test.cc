@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "graph/testing.h"
+#include "plan/describe.h"
 #include "plan/program.h"
 #include "plan/testing.h"
 #include "plan/timeline.h"
@@ -171,6 +172,24 @@ TEST(Tiers, WithoutChasingEveryUpdateComesFirst) {
   EXPECT_LT(simulate(program, CostTable(graph, program, machine)).step_s, timeline.step_s);
   program.policy.update_chases_forward = false;  // what it was not compiled for
   EXPECT_THAT(validate(program), Not(IsEmpty()));
+}
+
+TEST(Tiers, TheMapNamesHomesAndColoursThemWhenAsked) {
+  const hw::Profile machine = testing::tiered_machine();
+  const graph::Graph graph = toy_graph(4, false);
+  Policy policy = every_layer(graph, {2, 2, 64});
+  policy.boundaries[0].home = Tier::kDevice;
+  policy.boundaries[1].checkpoint = false;
+  policy.boundaries[3].home = Tier::kDisk;
+  policy.units[4].weight_home = policy.units[4].optimizer_home = Tier::kDevice;
+  const Program program = compile_tiered(graph, policy, DType::kBF16, machine);
+  const Timeline timeline = simulate(program, CostTable(graph, program, machine));
+  const std::string plain = describe(program, graph, timeline, machine, {});
+  EXPECT_THAT(plain, HasSubstr("boundary:  D.HN "));
+  EXPECT_THAT(plain, HasSubstr("weights:   sssv "));
+  EXPECT_THAT(plain, Not(HasSubstr("\033")));
+  const std::string painted = describe(program, graph, timeline, machine, {}, true);
+  EXPECT_THAT(painted, HasSubstr("\033[34mD\033[0m.\033[33mH\033[0m\033[35mN\033[0m"));
 }
 
 TEST(Tiers, RefusesWhatNoProgramCanDo) {

@@ -22,9 +22,15 @@ constexpr double kCloseEnough = 1.005;
 constexpr double kPaperTimeLimit = 30;  // seconds for the published program, which takes less than one
 constexpr size_t kSolved = 2;           // micro-batches for which the mathematical program is solved
 
-std::vector<int64_t> micro_batches(int64_t batch, bool any) {
-  std::vector<int64_t> sizes = {batch};
-  while (any && sizes.back() > 1) sizes.push_back((sizes.back() + 1) / 2);
+// The sizes to try, largest first: halves of the batch as far as a program holds their number, or the task's own.
+std::vector<int64_t> micro_batches(const PlanningTask& task, bool any) {
+  if (!any) return {task.shape.micro_batch};
+  std::vector<int64_t> sizes = {task.shape.batch};
+  while (sizes.back() > 1) {
+    const int64_t half = (sizes.back() + 1) / 2;
+    if ((task.shape.batch + half - 1) / half > most_micro_batches(task.graph.units.size())) break;
+    sizes.push_back(half);
+  }
   return sizes;
 }
 
@@ -122,8 +128,7 @@ std::vector<std::string> step_names() {
 }
 
 std::optional<PlannedStep> named_step(const PlanningTask& task, const std::string& name, bool any_micro_batch) {
-  for (const int64_t micro :
-       micro_batches(any_micro_batch ? task.shape.batch : task.shape.micro_batch, any_micro_batch)) {
+  for (const int64_t micro : micro_batches(task, any_micro_batch)) {
     const PlanningTask with = with_micro_batch(task, micro);
     if (name == kPaperPolicy) {
       if (auto step = lazytrain_paper_step(with, {"", kPaperTimeLimit, -1})) return step;
@@ -145,8 +150,7 @@ PlannedStep plan_step(const PlanningTask& task, const SolveOptions& options, boo
   std::vector<Candidate> candidates;
   SolveOptions greedy = options;
   greedy.solver = "greedy";
-  for (const int64_t micro :
-       micro_batches(any_micro_batch ? task.shape.batch : task.shape.micro_batch, any_micro_batch)) {
+  for (const int64_t micro : micro_batches(task, any_micro_batch)) {
     const Instance instance = make_instance(with_micro_batch(task, micro));
     if (instance.budget_gb.device <= 0 || instance.budget_gb.host <= 0) continue;
     const WindowSolution solution = solve_instance(instance, greedy);

@@ -40,6 +40,8 @@ void refuse_others(const JsonObject& object, const std::vector<std::string>& kno
 
 }  // namespace
 
+int64_t most_micro_batches(size_t units) { return std::max<int64_t>(1, kMaxVisits / 3 / static_cast<int64_t>(units)); }
+
 Json to_json(const Policy& policy) {
   Json boundaries = Json::array(), units = Json::array();
   for (const auto& b : policy.boundaries)
@@ -136,12 +138,10 @@ void check_against(const Policy& policy, const graph::Graph& graph) {
     throw InputError("plan '{}': seq {} is more than the model's {} positions", policy.name, policy.seq,
                      graph.max_positions);
   }
-  const int64_t visits = policy.micro_batches() * 3 * static_cast<int64_t>(policy.units.size());
-  if (visits > kMaxVisits) {
+  if (policy.micro_batches() > most_micro_batches(policy.units.size())) {
     throw UsageError(
         "plan '{}': {} micro-batches of {} units are more than a program holds (at most {} here): raise micro_batch",
-        policy.name, policy.micro_batches(), policy.units.size(),
-        kMaxVisits / 3 / static_cast<int64_t>(policy.units.size()));
+        policy.name, policy.micro_batches(), policy.units.size(), most_micro_batches(policy.units.size()));
   }
   for (size_t u = 0; u < policy.units.size(); ++u) {
     try {

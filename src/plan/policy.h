@@ -57,6 +57,9 @@ struct Policy {
   friend bool operator==(const Policy&, const Policy&) = default;
 };
 
+// How many micro-batches of that many units a program holds: it is compiled and checked in seconds.
+int64_t most_micro_batches(size_t units);
+
 Json to_json(const Policy& policy);
 // Throws InputError naming the key; checks names and ranges, not the model.
 Policy policy_from_json(const Json& json, const std::string& where);

@@ -42,7 +42,7 @@ void fill_initial(const graph::Parameter& parameter, double initializer_range, u
                   int64_t first, ThreadPool* pool) {
   const auto count = static_cast<int64_t>(out.size());
   if (first < 0 || count > parameter.elements - first) {
-    throw RunError("{}: elements {} to {} are asked for, it has {}", parameter.name, first, first + count,
+    throw RunError("{}: {} elements from {} on are asked for, it has {}", parameter.name, count, first,
                    parameter.elements);
   }
   const CounterRng rng(seed, stream_of(parameter.name));

@@ -43,8 +43,8 @@ void warn_unread(const graph::Graph& graph, const ModelFolder& folder) {
     }
   }
   for (const auto& [prefix, count] : left_out) {
-    spdlog::info("{}: {} tensors named {}* are no part of the text decoder and not read", folder.path().string(),
-                 count, prefix);
+    spdlog::info("{}: {} tensors named {}* are no part of the text decoder and not read", folder.path().string(), count,
+                 prefix);
   }
 }
 

@@ -32,8 +32,9 @@ StateBytes state_bytes(StateKind kind, int64_t parameters);
 double bytes_a_parameter(StateKind kind);
 
 // Bytes of the two moments of `parameters` parameters under a value of optimizer.state, for planning: `fp32` 8 a
-// parameter, `8bit` two codes and one fp32 scale each a block of 256, `hybrid:FRACTION` that share of them in 8-bit with
-// blocks of 4096. Throws UsageError when it is none of these. (What can be trained with is state_kind_from_name's.)
+// parameter, `8bit` two codes and one fp32 scale each a block of 256, `hybrid:FRACTION` that share of them in 8-bit
+// with blocks of 4096. Throws UsageError when it is none of these. (What can be trained with is
+// state_kind_from_name's.)
 int64_t planned_state_bytes(std::string_view state, int64_t parameters);
 
 // One array of a state block.

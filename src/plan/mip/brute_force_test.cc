@@ -280,10 +280,17 @@ double brute_force(const Instance& in) {
   return best;
 }
 
+// Sanitized code takes ten times as long: a few of each kind are enough there.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kMost = 5;
+#else
+constexpr uint64_t kMost = 1000;
+#endif
+
 void compare(const RandomInstance& kind, uint64_t first, uint64_t count) {
   if (!has_highs()) GTEST_SKIP() << "this build has no HiGHS";
   int feasible = 0;
-  for (uint64_t seed = first; seed < first + count; ++seed) {
+  for (uint64_t seed = first; seed < first + std::min(count, kMost); ++seed) {
     const Instance instance = random_instance(kind, seed);
     check_instance(instance, instance.name);
     const double best = brute_force(instance);
@@ -304,7 +311,9 @@ void compare(const RandomInstance& kind, uint64_t first, uint64_t count) {
     EXPECT_GE(greedy.step_s, best * (1 - 1e-6));
     EXPECT_LE(greedy.step_s, best * 1.25);
   }
-  EXPECT_GT(feasible, static_cast<int>(count / 3));
+  if (count <= kMost) {
+    EXPECT_GT(feasible, static_cast<int>(count / 3));
+  }
 }
 
 TEST(BruteForce, TwoUnits) { compare({2, true, true}, 0, 60); }

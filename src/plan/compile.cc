@@ -1,14 +1,13 @@
 #include <fmt/format.h>
 
 #include "base/arith.h"
+#include "optim/state_layout.h"
 #include "plan/compiler.h"
 #include "plan/placement.h"
 #include "plan/program.h"
 
 namespace lazytrain::plan {
 namespace {
-
-constexpr int64_t kOptimizerBytes = 8;  // m and v in fp32
 
 int64_t bytes_of(const Program& program, const Instruction& instruction, Role role) {
   for (const Use& use : instruction.uses) {
@@ -48,7 +47,7 @@ StateLayout state_layout(const graph::Graph& graph, DType compute) {
     UnitStateLayout state;
     state.elements = unit.block_elements;
     state.weights = take(4 * state.elements);
-    state.optimizer = take(kOptimizerBytes * state.elements);
+    state.optimizer = take(optim::planned_state_bytes("fp32", state.elements));
     state.gradients = take(layout.gradient_bytes * state.elements);
     layout.units.push_back(state);
   }

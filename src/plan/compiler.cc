@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "optim/state_layout.h"
 #include "plan/cost.h"
 #include "plan/placement.h"
 

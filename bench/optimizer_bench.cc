@@ -1,6 +1,7 @@
-// The fused AdamW pass against the memory it has to move: a parameter reads 14 bytes (bf16 gradient, hi, lo, m, v) and
-// writes 12. BM_Stream moves as many bytes
-// in place through one array with almost no arithmetic: the limit of this machine.
+// The fused AdamW passes against the memory they have to move. fp32 moments: a parameter reads 14 bytes (bf16 gradient,
+// hi, lo, m, v) and writes 12. 8-bit: reads 8 + 8 / block (gradient, hi, lo, two codes, two scales a block) and writes
+// 6 + 8 / block. BM_Stream moves as many bytes as the first in place through one array with almost no arithmetic: the
+// limit of this machine. bench/optimizer.sh runs it beside the optimizers of others.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -15,50 +16,75 @@
 namespace lazytrain::optim {
 namespace {
 
-constexpr int64_t kParameters = 100'000'000;
-constexpr int64_t kBytesAParameter = 26;
+constexpr int64_t kMillion = 1'000'000;
+constexpr int64_t kFp32Bytes = 26;
 
-struct Arrays {
+struct Weights {
   std::vector<bf16> gradient, hi;
   std::vector<int16_t> lo;
-  std::vector<float> m, v;
 
-  explicit Arrays(int64_t n)
-      : gradient(static_cast<size_t>(n)),
-        hi(gradient.size()),
-        lo(gradient.size()),
-        m(gradient.size(), 1e-3f),
-        v(gradient.size(), 1e-6f) {
+  explicit Weights(int64_t n) : gradient(static_cast<size_t>(n)), hi(gradient.size()), lo(gradient.size()) {
+    uint32_t random = 1;
     for (size_t i = 0; i < gradient.size(); ++i) {
-      const auto spread = static_cast<float>(i % 1021) - 510.0f;
-      gradient[i] = to_bf16(1e-5f * spread);
-      hi[i] = to_bf16(1e-3f * spread);
+      random = random * 1664525u + 1013904223u;
+      const auto spread = static_cast<float>(random >> 16) - 32768.0f;
+      gradient[i] = to_bf16(1e-9f * spread * (1.0f + static_cast<float>(i % 61)));
+      hi[i] = to_bf16(1e-6f * spread);
       lo[i] = static_cast<int16_t>(i);
     }
   }
-  AdamWArrays view() { return {hi.data(), lo.data(), m.data(), v.data()}; }
 };
 
-void report(benchmark::State& state, int64_t bytes_an_element) {
-  state.SetBytesProcessed(state.iterations() * kParameters * bytes_an_element);
-  state.SetItemsProcessed(state.iterations() * kParameters);
+void arguments(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"millions", "threads"})
+      ->Args({100, 1})
+      ->Args({100, 2})
+      ->Args({400, 1})
+      ->Args({400, 2})
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+void report(benchmark::State& state, double bytes_an_element) {
+  const double elements = static_cast<double>(state.iterations()) * static_cast<double>(state.range(0) * kMillion);
+  state.SetBytesProcessed(static_cast<int64_t>(elements * bytes_an_element));
+  state.SetItemsProcessed(static_cast<int64_t>(elements));
+}
+
+void run(benchmark::State& state, const Moments& moments, Weights& w, double bytes_an_element) {
+  const int64_t n = state.range(0) * kMillion;
+  ThreadPool pool(static_cast<int>(state.range(1)));
+  int64_t update = 1;
+  const auto step = [&] {
+    const AdamWStep now = adamw_step({.weight_decay = 0.01}, 1e-5, update++, 0.9, true);
+    adamw_update(now, w.hi.data(), w.lo.data(), moments, w.gradient.data(), n, &pool);
+  };
+  step();
+  for ([[maybe_unused]] auto _ : state) step();
+  report(state, bytes_an_element);
 }
 
 void BM_AdamW(benchmark::State& state) {
-  Arrays arrays(kParameters);
-  ThreadPool pool(static_cast<int>(state.range(0)));
-  int64_t update = 1;
-  for ([[maybe_unused]] auto _ : state) {
-    const AdamWStep step = adamw_step({.weight_decay = 0.01}, 1e-5, update++, 0.9, true);
-    adamw_update(step, arrays.view(), arrays.gradient.data(), kParameters, &pool);
-  }
-  report(state, kBytesAParameter);
+  Weights weights(state.range(0) * kMillion);
+  std::vector<float> m(weights.hi.size()), v(weights.hi.size());
+  run(state, Moments32{m.data(), v.data()}, weights, kFp32Bytes);
 }
-BENCHMARK(BM_AdamW)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_AdamW)->Apply(arguments);
+
+template <int64_t kBlock>
+void BM_AdamW8Bit(benchmark::State& state) {
+  Weights weights(state.range(0) * kMillion);
+  std::vector<int8_t> m(weights.hi.size());
+  std::vector<uint8_t> v(weights.hi.size());
+  std::vector<float> scales(2 * (weights.hi.size() / kBlock + 1));
+  run(state, Moments8{m.data(), v.data(), scales.data(), kBlock}, weights, 14.0 + 16.0 / kBlock);
+}
+BENCHMARK_TEMPLATE(BM_AdamW8Bit, 256)->Apply(arguments);
+BENCHMARK_TEMPLATE(BM_AdamW8Bit, 4096)->Apply(arguments);
 
 void BM_Stream(benchmark::State& state) {
-  std::vector<uint64_t> words(static_cast<size_t>(kParameters * kBytesAParameter / 2 / 8), 1);
-  ThreadPool pool(static_cast<int>(state.range(0)));
+  std::vector<uint64_t> words(static_cast<size_t>(state.range(0) * kMillion * kFp32Bytes / 2 / 8), 1);
+  ThreadPool pool(static_cast<int>(state.range(1)));
   for ([[maybe_unused]] auto _ : state) {
     pool.parallel_for(static_cast<int64_t>(words.size()), 16384, [&](int64_t begin, int64_t end) {
       uint64_t* at = words.data();
@@ -70,29 +96,31 @@ void BM_Stream(benchmark::State& state) {
       benchmark::ClobberMemory();
     });
   }
-  report(state, kBytesAParameter);
+  report(state, kFp32Bytes);
 }
-BENCHMARK(BM_Stream)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_Stream)->Apply(arguments);
 
 void BM_SumOfSquaresBf16(benchmark::State& state) {
-  const Arrays arrays(kParameters);
-  ThreadPool pool(static_cast<int>(state.range(0)));
+  const Weights weights(state.range(0) * kMillion);
+  ThreadPool pool(static_cast<int>(state.range(1)));
   for ([[maybe_unused]] auto _ : state) {
-    benchmark::DoNotOptimize(sum_of_squares(arrays.gradient.data(), kParameters, &pool));
+    benchmark::DoNotOptimize(sum_of_squares(weights.gradient.data(), state.range(0) * kMillion, &pool));
   }
   report(state, 2);
 }
-BENCHMARK(BM_SumOfSquaresBf16)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_SumOfSquaresBf16)->Apply(arguments);
 
 void BM_RoundAndSum(benchmark::State& state) {
-  Arrays arrays(kParameters);
-  ThreadPool pool(static_cast<int>(state.range(0)));
+  Weights weights(state.range(0) * kMillion);
+  const std::vector<float> gradient(weights.hi.size(), 1e-3f);
+  ThreadPool pool(static_cast<int>(state.range(1)));
   for ([[maybe_unused]] auto _ : state) {
-    benchmark::DoNotOptimize(round_to_bf16_and_sum(arrays.m.data(), arrays.hi.data(), kParameters, &pool));
+    benchmark::DoNotOptimize(
+        round_to_bf16_and_sum(gradient.data(), weights.hi.data(), state.range(0) * kMillion, &pool));
   }
   report(state, 6);
 }
-BENCHMARK(BM_RoundAndSum)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_RoundAndSum)->Apply(arguments);
 
 }  // namespace
 }  // namespace lazytrain::optim

@@ -1,9 +1,15 @@
 #include "optim/adamw.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <variant>
 
+#include "base/arith.h"
 #include "base/error.h"
+#include "optim/adamw8_kernel.h"
 #include "optim/adamw_kernel.h"
+#include "optim/moments8.h"
 
 namespace lazytrain::optim {
 namespace {
@@ -38,6 +44,40 @@ void update(const AdamWStep& step, const AdamWArrays& arrays, const Gradient* gr
   pool->parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
     adamw_kernel(constants, advance(arrays, begin), gradient + begin, end - begin);
   });
+}
+
+AdamW8Constants constants8_of(const AdamWStep& step) {
+  constexpr double kLargestGradient = 0x1p63;
+  constexpr double kLargestFloat = std::numeric_limits<float>::max();
+  return {.gradient_limit = static_cast<float>(std::min(kLargestGradient / step.gradient_scale, kLargestFloat)),
+          .gradient_to_m = static_cast<float>((1.0 - step.beta1) * step.gradient_scale),
+          .gradient_to_root = static_cast<float>(std::sqrt(1.0 - step.beta2) * step.gradient_scale),
+          .m_decay = static_cast<float>(step.beta1 / kMostM),
+          .root_decay = static_cast<float>(std::sqrt(step.beta2) / kMostV),
+          .weight_decay = static_cast<float>(1.0 - step.lr * step.weight_decay),
+          .root_to_denominator = static_cast<float>(1.0 / std::sqrt(step.bias_correction2)),
+          .eps = static_cast<float>(step.eps),
+          .step_size = static_cast<float>(step.lr / step.bias_correction1)};
+}
+
+template <typename Gradient>
+void update(const AdamWStep& step, bf16* hi, int16_t* lo, const Moments& moments, const Gradient* gradient, int64_t n,
+            ThreadPool* pool) {
+  if (const auto* plain = std::get_if<Moments32>(&moments)) {
+    update(step, AdamWArrays{hi, lo, plain->m, plain->v}, gradient, n, pool);
+    return;
+  }
+  const Moments8& codes = std::get<Moments8>(moments);
+  const AdamW8Constants constants = constants8_of(step);
+  const auto range = [&](int64_t begin, int64_t end) {
+    adamw8_kernel(constants, hi + begin, lo + begin, advance(codes, begin / codes.block), gradient + begin,
+                  end - begin);
+  };
+  if (pool == nullptr || n <= kGrain) {
+    range(0, n);
+  } else {
+    pool->parallel_for(n, align_up(kGrain, codes.block), range);
+  }
 }
 
 void check_beta(const char* name, double beta) {
@@ -78,6 +118,16 @@ void adamw_update(const AdamWStep& step, const AdamWArrays& arrays, const bf16* 
 void adamw_update(const AdamWStep& step, const AdamWArrays& arrays, const float* gradient, int64_t n,
                   ThreadPool* pool) {
   update(step, arrays, gradient, n, pool);
+}
+
+void adamw_update(const AdamWStep& step, bf16* hi, int16_t* lo, const Moments& moments, const bf16* gradient, int64_t n,
+                  ThreadPool* pool) {
+  update(step, hi, lo, moments, gradient, n, pool);
+}
+
+void adamw_update(const AdamWStep& step, bf16* hi, int16_t* lo, const Moments& moments, const float* gradient,
+                  int64_t n, ThreadPool* pool) {
+  update(step, hi, lo, moments, gradient, n, pool);
 }
 
 }  // namespace lazytrain::optim

@@ -1,10 +1,12 @@
-// AdamW on split fp32 master weights: one fused pass over the gradient, the weights and both moments.
+// AdamW on split fp32 master weights: one fused pass over the gradient, the weights and both moments, which are fp32 or
+// 8-bit.
 #pragma once
 
 #include <cstdint>
 
 #include "base/dtype.h"
 #include "base/thread_pool.h"
+#include "optim/moments.h"
 
 namespace lazytrain::optim {
 
@@ -50,5 +52,20 @@ struct AdamWArrays {
 // and, being elementwise, from any number of threads. `pool` may be null (the caller's thread does everything).
 void adamw_update(const AdamWStep& step, const AdamWArrays& arrays, const bf16* gradient, int64_t n, ThreadPool* pool);
 void adamw_update(const AdamWStep& step, const AdamWArrays& arrays, const float* gradient, int64_t n, ThreadPool* pool);
+
+// The same on moments of either kind. 8-bit moments are read from their codes and scales and leave as such, block by
+// block, with nothing else as large as a block in between; the update itself uses the new moments before they are
+// rounded to codes:
+//   g = clamp(gradient, 2^63 / gradient_scale)  (fp32 moments become infinite beyond squares of fp32, these stay
+//   finite) m = beta1 m + (1 - beta1) gradient_scale g;  v = (sqrt(beta2 v))^2 + (sqrt(1 - beta2) gradient_scale g)^2
+//   p = p (1 - lr weight_decay) - lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + eps)
+// Codes of m are the nearest, those of v are rounded up or down with the last bits of sqrt(v) as the random number: a v
+// whose change of a step is smaller than half a code would never move otherwise. moments.h has the bounds of the error.
+// The same bits from every instruction set (optim/moments8-inl.h), any number of threads, and any cut into pieces at
+// starts of blocks. The gradient must be finite.
+void adamw_update(const AdamWStep& step, bf16* hi, int16_t* lo, const Moments& moments, const bf16* gradient, int64_t n,
+                  ThreadPool* pool);
+void adamw_update(const AdamWStep& step, bf16* hi, int16_t* lo, const Moments& moments, const float* gradient,
+                  int64_t n, ThreadPool* pool);
 
 }  // namespace lazytrain::optim

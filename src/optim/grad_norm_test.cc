@@ -129,6 +129,19 @@ TEST(GradNorm, HoldsTheLargestAndSmallestFloats) {
   EXPECT_FALSE(round_to_bf16_and_sum(large.data(), out.data(), 10'000, nullptr).finite);
 }
 
+// Where fp32 sums of squares would be infinite and the step lost, clipping goes on: the factor brings the gradient to
+// the norm asked for.
+TEST(GradNorm, ClipsGradientsWhoseSquaresOverflowFp32) {
+  const std::vector<bf16> gradient(10'000, to_bf16(-3e30f));
+  const float value = to_float(gradient[0]);
+  ASSERT_TRUE(std::isinf(value * value));
+  const GradientSum sum = sum_of_squares(gradient.data(), 10'000, nullptr);
+  ASSERT_TRUE(sum.finite);
+  const double factor = clip_factor(sum.norm(), 1.0);
+  EXPECT_GT(static_cast<float>(factor), 0.0f);
+  EXPECT_NEAR(100.0 * static_cast<double>(value * static_cast<float>(factor)), -1.0, 1e-6);
+}
+
 TEST(GradNorm, SumsAddAndKeepTheFlag) {
   GradientSum sum{9.0, true};
   sum += {16.0, true};

@@ -52,17 +52,15 @@ HWY_INLINE hn::Vec<D> load_master(D d, const bf16* hi, const int16_t* lo) {
   return hn::BitCast(d, hn::Add(upper, hn::PromoteTo(di32, hn::LoadU(di16, lo))));
 }
 
-// split_master.
+// split_master of what is not a NaN. The remainder is the low half of the bits, read as signed.
 template <class D>
-HWY_INLINE void store_master(D d, hn::Vec<D> weight, bf16* hi, int16_t* lo) {
-  const hn::Rebind<int16_t, D> di16;
-  const hn::Rebind<int32_t, D> di32;
+HWY_INLINE void store_master(D, hn::Vec<D> weight, bf16* hi, int16_t* lo) {
+  const hn::Rebind<uint16_t, D> du16;
   const hn::Rebind<uint32_t, D> du32;
   const auto bits = hn::BitCast(du32, weight);
   const auto upper = hn::ShiftRight<16>(hn::Add(bits, hn::Set(du32, 0x8000u)));
-  store_bits(d, upper, hi);
-  const auto remainder = hn::BitCast(di32, hn::Sub(bits, hn::ShiftLeft<16>(upper)));
-  hn::StoreU(hn::DemoteTo(di16, remainder), di16, lo);
+  hn::StoreU(hn::TruncateTo(du16, upper), du16, reinterpret_cast<uint16_t*>(hi));
+  hn::StoreU(hn::TruncateTo(du16, bits), du16, reinterpret_cast<uint16_t*>(lo));
 }
 
 // to_bf16: nearest even, a NaN stays a quiet NaN. (Highway's own demotion to bfloat16 truncates.)

@@ -1,8 +1,9 @@
-// What a parameter costs in memory between steps and how a piece of optimizer state lies in its home. The one source
-// for the planner, the memory table, checkpoints and the documentation.
+// What a parameter costs in memory between steps and how its optimizer state lies in a home. The one source for the
+// planner, the memory table, checkpoints and the documentation.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -10,55 +11,97 @@
 
 namespace lazytrain::optim {
 
-// How the two moments are kept.
-enum class StateKind : uint8_t { kFp32 };
-
-// The value of optimizer.state; anything unknown is a UsageError.
-StateKind state_kind_from_name(std::string_view name);
+// How the two moments of a parameter are kept.
+enum class StateKind : uint8_t { kFp32, k8Bit };
 std::string_view name_of(StateKind kind);
 
-// Bytes of `parameters` parameters. hi is the streamed bf16 weight; lo and the moments only the optimizer reads.
-struct StateBytes {
-  int64_t hi = 0;
-  int64_t lo = 0;
-  int64_t moments = 0;
+// The value of optimizer.state that a run can be trained with; anything else is a UsageError.
+StateKind state_kind_from_name(std::string_view name);
 
-  int64_t optimizer() const { return lo + moments; }  // what state_layout describes, without the gaps of alignment
-  int64_t total() const { return hi + lo + moments; }
+// optimizer.state as a person writes it:
+//   fp32
+//   8bit[:BLOCK]      every matrix; BLOCK elements share a scale, a power of two from 64 to 4096, 256 by default
+//   hybrid:FRACTION   whole matrices, the largest first, until that share of all parameters is in 8-bit, BLOCK 4096
+// and after either of the last two
+//   +embedding        the embedding too (it stays fp32 otherwise: most of its rows get no gradient in a step)
+//   -head             not the head's own matrix (which is taken like any other)
+// Vectors (norm weights, biases) and parameters of fewer than kSmallest8Bit elements are always fp32.
+struct StateSetting {
+  enum class Mode : uint8_t { kFp32, k8Bit, kHybrid };
+  Mode mode = Mode::kFp32;
+  int64_t block = 0;      // of the 8-bit parameters
+  double fraction = 0.0;  // kHybrid
+  bool embedding = false;
+  bool head = true;
 };
-StateBytes state_bytes(StateKind kind, int64_t parameters);
+inline constexpr int64_t kSmallest8Bit = 4096;
+inline constexpr int64_t kSmallestBlock = 64;
+inline constexpr int64_t kLargestBlock = 4096;
 
-// fp32: 12 (2 hi + 2 lo + 4 m + 4 v).
-double bytes_a_parameter(StateKind kind);
+// Throws UsageError that says what is expected.
+StateSetting state_setting_from_name(std::string_view name);
 
-// Bytes of the two moments of `parameters` parameters under a value of optimizer.state, for planning: `fp32` 8 a
-// parameter, `8bit` two codes and one fp32 scale each a block of 256, `hybrid:FRACTION` that share of them in 8-bit
-// with blocks of 4096. Throws UsageError when it is none of these. (What can be trained with is
-// state_kind_from_name's.)
-int64_t planned_state_bytes(std::string_view state, int64_t parameters);
+// What decides the format of a parameter. A tied head has no state of its own: list it once, as the embedding.
+enum class ParameterRole : uint8_t { kMatrix, kVector, kEmbedding, kHead };
+struct StateParameter {
+  int64_t elements = 0;
+  ParameterRole role = ParameterRole::kMatrix;
+};
 
-// One array of a state block.
-struct StateSection {
-  std::string_view name;  // "lo", "m", "v": also its name in a checkpoint
+// The format of one parameter's moments.
+struct MomentFormat {
+  StateKind kind = StateKind::kFp32;
+  int64_t block = 0;  // elements that share their scales; 0 for fp32
+
+  bool operator==(const MomentFormat&) const = default;
+};
+
+// For every parameter of a model, in the order given (hybrid looks at all of them; the first of equal sizes wins).
+std::vector<MomentFormat> moment_formats(const StateSetting& setting, std::span<const StateParameter> model);
+
+// One array of a parameter's moments. `name` is also its name in a checkpoint, behind the parameter's.
+struct MomentArray {
+  std::string_view name;
   DType dtype;
   int64_t elements;
-  int64_t offset_bytes;  // from the start of the block, a multiple of kStateAlignment
+  int64_t offset_bytes;  // from the start of the unit's state, a multiple of kMomentAlignment
   int64_t bytes() const { return elements * size_of(dtype); }
 };
+inline constexpr int64_t kMomentAlignment = 256;
 
-// The optimizer state of one range of parameters as one contiguous block, so that it moves between homes in one piece.
-// A kind whose moments are not plain arrays adds its sections here; whoever moves or saves blocks walks the list.
-struct StateLayout {
-  StateKind kind;
-  int64_t parameters;
-  std::vector<StateSection> sections;
-  int64_t bytes;  // of the block, a multiple of kStateAlignment
+// The moments of one parameter of n elements.
+//   fp32: "m" and "v", fp32 [n] each
+//   8bit: "m8" and "v8", codes [n] of one byte each, and "scales", fp32 [ceil(n / block)][2]: that of m, that of v
+// All bytes 0 is the state before the first update.
+struct MomentLayout {
+  MomentFormat format;
+  int64_t elements = 0;
+  std::vector<MomentArray> arrays;
 
-  // Throws RunError when this kind has no such section.
-  const StateSection& section(std::string_view name) const;
+  // Throws RunError when this format has no such array.
+  const MomentArray& array(std::string_view name) const;
+  int64_t bytes() const;  // of the arrays, without the gaps of alignment
 };
-inline constexpr int64_t kStateAlignment = 64;
-StateLayout state_layout(StateKind kind, int64_t parameters);
+
+// The moments of a unit as one contiguous range, so that they move between homes in one piece: parameter by parameter
+// in the order given. For fp32 it is 8 bytes for each element of a block of parameters that start at multiples of 64.
+struct UnitMoments {
+  std::vector<MomentLayout> parameters;
+  int64_t bytes = 0;  // a multiple of kMomentAlignment
+};
+UnitMoments unit_moments(std::span<const StateParameter> unit, std::span<const MomentFormat> formats);
+
+// Bytes of the moments of n parameters that form one tensor, without the gaps of alignment.
+int64_t moment_bytes(MomentFormat format, int64_t n);
+
+// Bytes of weights and moments a parameter: 2 hi + 2 lo + the moments, what blocks share counted in part. fp32: 12,
+// 8-bit with blocks of 256: 6.03.
+double bytes_a_parameter(MomentFormat format);
+
+// Bytes of the moments of `parameters` parameters under a value of optimizer.state, as if they were one matrix, for
+// planning before the tensors are known: unit_moments says what they really take. Throws UsageError as
+// state_setting_from_name. (What can be trained with is state_kind_from_name's.)
+int64_t planned_state_bytes(std::string_view state, int64_t parameters);
 
 // Which parameters decay: matrices (linear layers and the embedding), not vectors (norm weights and biases).
 struct ParamGroupRule {

@@ -15,6 +15,7 @@ import argparse
 import json
 
 BETA1, EPS = 0.9, 1e-8
+ELEMENTS = 131072  # of the beginning of each matrix
 
 
 def dynamic_map(torch, signed):
@@ -102,9 +103,7 @@ def main():
     watched[embedding] = dict(model.named_parameters())[embedding]
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(BETA1, 0.999), weight_decay=0.01)
     kinds = [("fp32", 256), ("nearest", 256), ("random", 256), ("random", 4096), ("up", 256), ("dynamic", 256)]
-    rows_of_embedding = 512  # a part of it is enough
-    size = {n: rows_of_embedding * p.shape[1] if n == embedding else p.numel() for n, p in watched.items()}
-    schemes = {(n, kind, block, beta2): Scheme(torch, kind, block, beta2, size[n] // 4096 * 4096)
+    schemes = {(n, kind, block, beta2): Scheme(torch, kind, block, beta2, ELEMENTS)
                for n in watched for kind, block in kinds for beta2 in (0.95, 0.999)}
     sums = {}
     for step, ids in zip(range(1, args.steps + 1), batches(args.data, tokenizer, torch, args.rows, args.seq)):
@@ -113,7 +112,7 @@ def main():
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         with torch.no_grad():
             for name, p in watched.items():
-                g = p.grad.flatten()[:size[name] // 4096 * 4096].bfloat16().float()
+                g = p.grad.flatten()[:ELEMENTS].bfloat16().float()
                 for beta2 in (0.95, 0.999):
                     exact = None
                     for kind, block in kinds:
@@ -127,7 +126,7 @@ def main():
                             s[2] += float((update * exact).sum())
         optimizer.step()
         optimizer.zero_grad()
-        print(f"step {step} loss {float(loss):.4f} norm {float(norm):.3f}", flush=True)
+        print(f"step {step} loss {loss.item():.4f} norm {norm.item():.3f}", flush=True)
     print(f"{'v codes':9}{'block':>6}{'beta2':>7}  {'of':10}{'error':>8}{'length':>8}")
     for (kind, block, beta2, part), (error, exact, along) in sums.items():
         print(f"{kind:9}{block:6}{beta2:7}  {part:10}{(error / exact) ** 0.5:8.4f}{along / exact:8.4f}")

@@ -67,8 +67,8 @@ struct Pair {
 // One vector: new moments into `fresh`, new weights in place, the largest moments into `largest`. `steps` are the
 // scales times m_decay and root_decay.
 template <typename Gradient>
-HWY_INLINE void update_vector(const AdamW8Constants& c, const Pair& steps, const Arrays<Gradient>& a,
-                              const Fresh& fresh, Pair& largest) {
+HWY_INLINE VecF new_weights(const AdamW8Constants& c, const Pair& steps, const Arrays<Gradient>& a, const Fresh& fresh,
+                            Pair& largest) {
   const Floats d;
   const auto limit = hn::Set(d, c.gradient_limit);
   const auto g = hn::Max(hn::Min(load_float(d, a.gradient), limit), hn::Neg(limit));
@@ -86,7 +86,22 @@ HWY_INLINE void update_vector(const AdamW8Constants& c, const Pair& steps, const
   const auto denominator = hn::Add(hn::Mul(root, hn::Set(d, c.root_to_denominator)), hn::Set(d, c.eps));
   const auto step = hn::Div(hn::Mul(hn::Set(d, c.step_size), m), denominator);
   const auto p = hn::Mul(load_master(d, a.hi, a.lo), hn::Set(d, c.weight_decay));
-  store_master(d, hn::Sub(p, step), a.hi, a.lo);
+  return hn::Sub(p, step);
+}
+
+template <typename Gradient>
+HWY_INLINE void update_vector(const AdamW8Constants& c, const Pair& steps, const Arrays<Gradient>& a,
+                              const Fresh& fresh, Pair& largest) {
+  store_master(Floats(), new_weights(c, steps, a, fresh, largest), a.hi, a.lo);
+}
+
+template <typename Gradient>
+HWY_INLINE void update_two(const AdamW8Constants& c, const Pair& steps, const Arrays<Gradient>& a, const Fresh& fresh,
+                           Pair& largest) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(Floats()));
+  const VecF lower = new_weights(c, steps, a, fresh, largest);
+  const VecF upper = new_weights(c, steps, a.at(lanes), fresh.at(lanes), largest);
+  store_two_masters(Floats(), lower, upper, a.hi, a.lo);
 }
 
 // One vector: codes of the new moments.
@@ -136,9 +151,12 @@ HWY_INLINE void pass(const AdamW8Constants& c, const Arrays<Gradient>& a, float*
   if constexpr (kQuantize) factors = factors_of(before.scales);
   for (int64_t group = 0; group < n; group += kGroup) {
     prefetch_group(a.at(group));
-    for (int64_t i = group; i < group + kGroup; i += lanes) {
-      update_vector(c, steps, a.at(i), fresh.at(i), largest);
-      if constexpr (kQuantize) quantize_vector(factors, before.fresh.at(i), before.m + i, before.v + i);
+    for (int64_t i = group; i < group + kGroup; i += 2 * lanes) {
+      update_two(c, steps, a.at(i), fresh.at(i), largest);
+      if constexpr (kQuantize) {
+        quantize_vector(factors, before.fresh.at(i), before.m + i, before.v + i);
+        quantize_vector(factors, before.fresh.at(i + lanes), before.m + i + lanes, before.v + i + lanes);
+      }
     }
   }
   store_scales(largest, scales);

@@ -103,7 +103,7 @@ void reference_block(State& s, size_t first, size_t n, const AdamWStep& step, co
       continue;
     }
     // In 4096ths of a code; the last 12 bits of the root decide whether it goes up or down.
-    const float y = std::sqrt(root[i] * (65025.0625f / root_scale));
+    const float y = std::sqrt(root[i] * (65025.0f / root_scale));
     const auto places = static_cast<int64_t>(std::nearbyint(static_cast<double>(y) * 4096));
     const auto code = (places + (std::bit_cast<uint32_t>(root[i]) & 4095)) / 4096;
     s.v[first + i] = static_cast<uint8_t>(std::max<int64_t>(code, 1));

@@ -54,7 +54,8 @@ HWY_INLINE void store_m_codes(D d, hn::Vec<D> m, hn::Vec<D> m_factor, int8_t* co
 }
 
 // floor(x + u / 2^12), at least 1 where root is not 0, for x = sqrt(root root_factor) to 12 binary places and u the
-// integers in [0, 2^12). 2^11 + x has those places at the end of its mantissa.
+// integers in [0, 2^12). 2^11 + x has those places at the end of its mantissa. The places also swallow the rounding of
+// x of the largest root, which always gets 255.
 inline constexpr int kFractionBits = 12;
 template <class D>
 HWY_INLINE void store_v_codes(D d, hn::Vec<D> root, hn::Vec<D> root_factor, hn::Vec<hn::Rebind<int32_t, D>> u,

@@ -15,9 +15,7 @@ struct BlockFactors {
   float root;
 
   BlockFactors(float m_scale, float root_scale)
-      : m(m_scale > 0.0f ? kMostM / m_scale : 0.0f),
-        // A little more than 255^2: what is rounded down at random must not make 254 of the largest.
-        root(root_scale > 0.0f ? (kMostV + 0.0625f) / root_scale : 0.0f) {}
+      : m(m_scale > 0.0f ? kMostM / m_scale : 0.0f), root(root_scale > 0.0f ? kMostV / root_scale : 0.0f) {}
 };
 
 }  // namespace lazytrain::optim

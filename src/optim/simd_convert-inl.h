@@ -63,6 +63,23 @@ HWY_INLINE void store_master(D, hn::Vec<D> weight, bf16* hi, int16_t* lo) {
   hn::StoreU(hn::TruncateTo(du16, bits), du16, reinterpret_cast<uint16_t*>(lo));
 }
 
+// The same for two vectors that follow each other: hi is the upper half of the bits, plus 1 where lo is negative.
+template <class D>
+HWY_INLINE void store_two_masters(D d, hn::Vec<D> lower, hn::Vec<D> upper, bf16* hi, int16_t* lo) {
+#if HWY_TARGET == HWY_SCALAR
+  store_master(d, lower, hi, lo);
+  store_master(d, upper, hi + 1, lo + 1);
+#else
+  (void)d;
+  const hn::Repartition<uint16_t, D> du16;
+  const auto a = hn::BitCast(du16, lower), b = hn::BitCast(du16, upper);
+  const auto remainder = hn::ConcatEven(du16, b, a);
+  const auto rounded = hn::Add(hn::ConcatOdd(du16, b, a), hn::ShiftRight<15>(remainder));
+  hn::StoreU(rounded, du16, reinterpret_cast<uint16_t*>(hi));
+  hn::StoreU(remainder, du16, reinterpret_cast<uint16_t*>(lo));
+#endif
+}
+
 // to_bf16: nearest even, a NaN stays a quiet NaN. (Highway's own demotion to bfloat16 truncates.)
 template <class D>
 HWY_INLINE void store_rounded(D d, hn::Vec<D> value, bf16* to) {

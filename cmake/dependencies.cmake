@@ -11,6 +11,7 @@ pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 
 # The OpenMP runtime that Debian's oneDNN was built with: only to tell it to stay on the thread that calls it.
 execute_process(COMMAND gcc -print-file-name=libgomp.so OUTPUT_VARIABLE GOMP_LIBRARY OUTPUT_STRIP_TRAILING_WHITESPACE)

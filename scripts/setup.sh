@@ -8,8 +8,8 @@ cd "$(dirname "$0")/.."
 
 # ocl-icd-opencl-dev: libdnnl-dev only recommends it, but its CMake files do not work without.
 packages=(g++ cmake ninja-build ccache pkg-config libdnnl-dev ocl-icd-opencl-dev libhwy-dev nlohmann-json3-dev
-  libyaml-cpp-dev libcli11-dev libfmt-dev libspdlog-dev libutf8proc-dev libpcre2-dev libxxhash-dev libgtest-dev
-  libgmock-dev libbenchmark-dev python3-pip)
+  libyaml-cpp-dev libcli11-dev libfmt-dev libspdlog-dev libutf8proc-dev libpcre2-dev libxxhash-dev liburing-dev
+  libgtest-dev libgmock-dev libbenchmark-dev python3-pip)
 dev_packages=(clang clang-format clang-tidy libclang-rt-dev python3-venv shellcheck)
 
 usage() {

@@ -99,7 +99,7 @@ TEST_P(DiskFaults, RefusingForeverIsAnError) {
 }
 
 TEST_P(DiskFaults, WritingNothingForeverIsAnError) {
-  system_->arm([](const DiskRequest& r) -> Answer { return r.reads() ? std::nullopt : Answer(0); });
+  system_->arm([](const DiskRequest& r) -> Answer { return r.offset == kBlock ? Answer(0) : std::nullopt; });
   EXPECT_THAT(message_of<RunError>([&] { write(memory_); }), HasSubstr("cannot write"));
   expect_usable();
 }

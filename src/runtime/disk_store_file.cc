@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -9,10 +10,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -58,14 +62,30 @@ bool try_lock(int fd) {
   return result == 0;
 }
 
-bool remove_if_stale(const fs::path& path) {
+// The number in an extent's name. A process of another container may have it too: it tells how long to wait, not more.
+bool owner_lives(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const int64_t pid = std::strtoll(name.c_str() + kPrefix.size(), nullptr, 10);
+  return pid <= 0 || pid > INT32_MAX || ::kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
+}
+
+// As try_lock; but the kernel takes io_uring of a killed process down behind its end, and that holds the lock as long.
+bool lock_of_the_dead(const fs::path& path, int fd, std::chrono::steady_clock::time_point until) {
+  while (!try_lock(fd)) {
+    if (errno != EWOULDBLOCK || std::chrono::steady_clock::now() >= until || owner_lives(path)) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+bool remove_if_stale(const fs::path& path, std::chrono::steady_clock::time_point until) {
   // Not through links, and without waiting for what is no file. For writing: NFS locks nothing that is open to read
   // only.
   const int fd = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return false;
   struct stat stat {};
   bool removed = false;
-  if (::fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) && try_lock(fd) && names(path, fd)) {
+  if (::fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) && lock_of_the_dead(path, fd, until) && names(path, fd)) {
     removed = ::unlink(path.c_str()) == 0;
     if (removed) {
       spdlog::info("removed {}, {} that a killed run left behind", path.string(),
@@ -108,6 +128,8 @@ bool LockedFile::lock() {
 void LockedFile::give_up() {
   if (fd_ < 0) return;
   if (names(path_, fd_)) ::unlink(path_.c_str());  // before close: nobody else can hold the lock now
+  // Whoever still holds the file (a ring that is being taken down) holds no room.
+  if (::ftruncate(fd_, 0) != 0) spdlog::debug("{}: {}", path_.string(), std::strerror(errno));
   ::close(fd_);
   fd_ = -1;
 }
@@ -115,10 +137,11 @@ void LockedFile::give_up() {
 LockedFile::~LockedFile() { give_up(); }
 
 int remove_stale_extents(const fs::path& folder) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(3);  // for all of them
   int removed = 0;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (is_extent_name(it->path().filename().string()) && remove_if_stale(it->path())) ++removed;
+    if (is_extent_name(it->path().filename().string()) && remove_if_stale(it->path(), until)) ++removed;
   }
   return removed;
 }

@@ -37,7 +37,11 @@ class Ring : public DiskTransport {
     for (size_t i = 0; i < slots_.size(); ++i) free_.push_back(i);
   }
   ~Ring() override {
-    if (is_open_) io_uring_queue_exit(&ring_);
+    if (!is_open_) return;
+    // Explicitly: the kernel takes a ring down when it has time, and would hold memory and file as long.
+    if (!memory_.empty()) io_uring_unregister_buffers(&ring_);
+    if (has_registered_file_) io_uring_unregister_files(&ring_);
+    io_uring_queue_exit(&ring_);
   }
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
@@ -45,7 +49,8 @@ class Ring : public DiskTransport {
   static unsigned entries(const TransportShape& shape) { return std::bit_ceil(static_cast<unsigned>(shape.depth)); }
 
   void transfer(const DiskRequest& request) override {
-    if (is_broken_) throw RunError("{}: io_uring failed before. Go on from the last checkpoint with --resume", file_.path().string());
+    if (is_broken_)
+      throw RunError("{}: io_uring failed before. Go on from the last checkpoint with --resume", file_.path().string());
     error_ = nullptr;
     for (int64_t next = 0;;) {
       while (!error_ && !free_.empty() && next < request.length) {

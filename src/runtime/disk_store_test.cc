@@ -170,9 +170,9 @@ TEST(DiskStore, SaysHowMuchMemoryItTakes) {
   const int64_t bytes = int64_t{1} << 30;
   EXPECT_EQ(DiskStore::bytes_needed(bytes, verified) - DiskStore::bytes_needed(bytes, plain), bytes / 4096 * 8);
   EXPECT_LT(DiskStore::bytes_needed(bytes, plain), 1 << 20);
-  DiskOptions deep;
-  deep.depth = 256;
-  EXPECT_GT(DiskStore::bytes_needed(bytes, deep), DiskStore::bytes_needed(bytes, plain));
+  DiskOptions wide;
+  wide.channels = 4;
+  EXPECT_GT(DiskStore::bytes_needed(bytes, wide), DiskStore::bytes_needed(bytes, plain));
 }
 
 TEST(DiskStore, RefusesOptionsThatMeanNothing) {

@@ -1,6 +1,7 @@
 // The disk store beside fio: the same folder, block size, depth and direct I/O, one after the other, in rounds.
 //   disk FOLDER [--bytes N] [--rounds N] [--block N] [--depth N] [--pool]     N in bytes or as 1GiB, 256MB
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,10 +70,13 @@ double rate_of(int64_t bytes, const std::function<void()>& body) {
   return static_cast<double>(bytes) / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Our store moves `bytes` in calls of 64 MiB, as the programs do with weights and states of a layer.
+// Our store moves `bytes` in calls of 64 MiB, as the programs do with weights and states of a layer. Arenas ask for
+// huge pages, of which a block needs one and not 256: without them the store has what fio has.
 class Ours {
  public:
-  explicit Ours(const Arguments& a) : bytes_(a.bytes), memory_(kCall, "the benchmark"), store_(a.bytes, a.disk) {
+  Ours(const Arguments& a, bool huge_pages)
+      : bytes_(a.bytes), memory_(kCall, "the benchmark"), store_(a.bytes, a.disk) {
+    if (!huge_pages) ::madvise(memory_.at(0), static_cast<size_t>(kCall), MADV_NOHUGEPAGE);
     const CounterRng rng(1, 0);  // data that no disk can compress
     auto* words = reinterpret_cast<uint64_t*>(memory_.at(0));
     for (int64_t i = 0; i < kCall / 8; ++i) words[i] = rng.bits(static_cast<uint64_t>(i));
@@ -131,8 +135,10 @@ class Fio {
   Fio(const Fio&) = delete;
   Fio& operator=(const Fio&) = delete;
   static bool is_there() { return std::system("command -v fio >/dev/null 2>&1") == 0; }
-  double run(const std::string& what) const {
-    const std::string text = output_of(command_ + " --rw=" + what + " 2>/dev/null");
+  // `huge_pages`: the C library asks for them where fio allocates its buffers.
+  double run(const std::string& what, bool huge_pages) const {
+    const std::string pages = huge_pages ? "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 " : "";
+    const std::string text = output_of(pages + command_ + " --rw=" + what + " 2>/dev/null");
     return nlohmann::json::parse(text.substr(text.find('{'))).at("jobs").at(0).at(what).at("bw_bytes").get<double>();
   }
 
@@ -147,7 +153,8 @@ double median(std::vector<double> values) {
 }
 
 void run(const Arguments& a) {
-  Ours ours(a);
+  Ours ours(a, true);
+  Ours plain(a, false);
   std::optional<Fio> fio;
   if (Fio::is_there()) {
     fio.emplace(a, a.disk.io_uring);
@@ -157,18 +164,26 @@ void run(const Arguments& a) {
   fmt::print("{}: {} in blocks of {}, {} at a time; ours: {}; {} rounds, medians\n", a.disk.folder.string(),
              format_bytes(a.bytes), format_bytes(a.disk.block), a.disk.depth, ours.how(), a.rounds);
   std::map<std::string, std::vector<double>> rates;
-  for (int round = -1; round < a.rounds; ++round) {  // round -1 writes both files for the first time
-    std::map<std::string, double> now = {{"ours write", ours.write()}, {"ours read", ours.read()}};
-    if (fio) now["fio write"] = fio->run("write"), now["fio read"] = fio->run("read");
-    if (round < 0) continue;
-    for (const auto& [name, rate] : now) rates[name].push_back(rate);
+  for (int round = -1; round < a.rounds; ++round) {  // round -1 writes the files for the first time
+    for (const std::string what : {"write", "read"}) {
+      for (const bool huge_pages : {true, false}) {
+        const std::string key = fmt::format("{:<5} {}", what, huge_pages ? "huge pages" : "4 kB pages");
+        Ours& store = huge_pages ? ours : plain;
+        const double rate = what == "write" ? store.write() : store.read();
+        const double peer = fio ? fio->run(what, huge_pages) : 0;
+        if (round < 0) continue;
+        rates[key + " ours"].push_back(rate);
+        if (fio) rates[key + " fio"].push_back(peer);
+      }
+    }
   }
-  for (const char* what : {"write", "read"}) {
-    const double mine = median(rates[fmt::format("ours {}", what)]);
-    fmt::print("{:<6} ours {:7.1f} MB/s", what, mine / 1e6);
+  for (const auto& [name, values] : rates) {
+    if (name.ends_with("fio")) continue;
+    const std::string key = name.substr(0, name.rfind(' '));
+    fmt::print("{}   ours {:7.1f} MB/s", key, median(values) / 1e6);
     if (fio) {
-      const double peer = median(rates[fmt::format("fio {}", what)]);
-      fmt::print("   fio {:7.1f} MB/s   ratio {:.3f}", peer / 1e6, mine / peer);
+      const double peer = median(rates[key + " fio"]);
+      fmt::print("   fio {:7.1f} MB/s   ratio {:.2f}", peer / 1e6, median(values) / peer);
     }
     fmt::print("\n");
   }

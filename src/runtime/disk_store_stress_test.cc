@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <exception>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -123,6 +123,7 @@ class FaultSchedule {
   FaultSchedule(uint64_t seed, int64_t sector, bool errors) : rng_(seed, 99), sector_(sector), errors_(errors) {}
 
   std::optional<int64_t> operator()(const DiskRequest& request) {
+    const std::lock_guard lock(mutex_);
     const uint64_t draw = rng_.below(next_++, 100);
     if (draw < 10) return -EINTR;
     if (draw < 15) return -EAGAIN;
@@ -138,6 +139,7 @@ class FaultSchedule {
   int errors_given() const { return errors_given_; }
 
  private:
+  std::mutex mutex_;
   CounterRng rng_;
   uint64_t next_ = 0;
   int64_t sector_;  // what a short transfer is a multiple of

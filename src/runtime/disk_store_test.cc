@@ -346,7 +346,7 @@ TEST(DiskRoom, FullAtStartLeavesNothing) {
 
 TEST(DiskRoom, ZerosAreWrittenWhereNothingCanBeReserved) {
   const TestFolder folder;
-  const auto make = [&](FaultySystem::Answer answer, std::function<int()> sync) {
+  const auto make = [&](FaultySystem::Answer answer, std::function<int(int64_t, unsigned)> sync) {
     auto system = std::make_unique<FaultySystem>();
     system->on_fallocate = [](int, int64_t) { return errno = EOPNOTSUPP, -1; };
     system->on_sync = std::move(sync);
@@ -370,7 +370,7 @@ TEST(DiskRoom, ZerosAreWrittenWhereNothingCanBeReserved) {
                     nullptr);
               }),
               AllOf(HasSubstr("3.15 MB needed"), HasSubstr("2.10 MB free"), HasSubstr("No space left")));
-  EXPECT_THAT(message_of<RunError>([&] { make(nullptr, [] { return errno = EIO, -1; }); }),
+  EXPECT_THAT(message_of<RunError>([&] { make(nullptr, [](int64_t, unsigned) { return errno = EIO, -1; }); }),
               HasSubstr("Input/output error"));
   EXPECT_EQ(folder.files(), 0);
 }
@@ -387,7 +387,8 @@ TEST(DiskStale, ExtentsOfTheDeadGoAndThoseOfTheLivingStay) {
                                            "lazytrain-1-0123456789ABCDEF.extent",
                                            "lazytrain-1-abc.extent",
                                            "lazytrain-.extent",
-                                           "model.extent"};
+                                           "model.extent",
+                                           "lazytrain-1-0123456789abcdef.backup"};
   for (const std::string& name : others) put(name);
   fs::create_directory(folder.path() / "lazytrain-2-0123456789abcdef.extent");
   fs::create_symlink(folder.path() / "model.extent", folder.path() / "lazytrain-3-0123456789abcdef.extent");

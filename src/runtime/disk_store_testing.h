@@ -106,18 +106,18 @@ class TestMemory {
 class FaultySystem : public DiskSystem {
  public:
   // For a request of `length` bytes at `offset`: nothing (the system answers), a negative errno, or how many bytes are
-  // really moved at most.
+  // really moved at most. Asked by several threads at a time.
   using Answer = std::function<std::optional<int64_t>(const DiskRequest&)>;
 
   void arm(Answer answer) {
     const std::lock_guard lock(mutex_);
-    answer_ = std::move(answer);
+    answer_ = answer ? std::make_shared<Answer>(std::move(answer)) : nullptr;
   }
   void disarm() { arm(nullptr); }
 
-  std::function<int(int fd, int64_t bytes)> on_fallocate;  // 0, or -1 and errno
-  std::function<int()> on_sync;                            // 0, or -1 and errno
-  std::function<int64_t(int64_t)> on_completed;            // what the ring says instead of a result
+  std::function<int(int fd, int64_t bytes)> on_fallocate;      // 0, or -1 and errno
+  std::function<int(int64_t offset, unsigned flags)> on_sync;  // 0, or -1 and errno
+  std::function<int64_t(int64_t)> on_completed;                // what the ring says instead of a result
   std::optional<int64_t> free, magic, alignment;
   int ring_error = 0;      // errno of a refused ring
   int register_error = 0;  // errno of refused registered memory
@@ -136,7 +136,7 @@ class FaultySystem : public DiskSystem {
     return on_fallocate ? on_fallocate(fd, bytes) : DiskSystem::fallocate(fd, bytes);
   }
   int sync_file_range(int fd, int64_t offset, int64_t bytes, unsigned flags) override {
-    return on_sync ? on_sync() : DiskSystem::sync_file_range(fd, offset, bytes, flags);
+    return on_sync ? on_sync(offset, flags) : DiskSystem::sync_file_range(fd, offset, bytes, flags);
   }
   int64_t free_bytes(int fd) override { return free ? *free : DiskSystem::free_bytes(fd); }
   int64_t file_system(int fd) override { return magic ? *magic : DiskSystem::file_system(fd); }
@@ -172,13 +172,17 @@ class FaultySystem : public DiskSystem {
     return -1;
   }
   std::optional<int64_t> ask(const DiskRequest& request) {
-    const std::lock_guard lock(mutex_);
-    const auto said = answer_ ? answer_(request) : std::nullopt;
+    std::shared_ptr<Answer> answer;
+    {
+      const std::lock_guard lock(mutex_);
+      answer = answer_;
+    }
+    const auto said = answer ? (*answer)(request) : std::nullopt;
     return said ? std::optional(std::min(*said, request.length)) : said;
   }
 
   std::mutex mutex_;
-  Answer answer_;
+  std::shared_ptr<Answer> answer_;
   std::map<int64_t, int64_t> pending_;  // errors by offset, for requests that the ring has taken
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "base/arith.h"
 #include "base/error.h"
@@ -12,6 +13,7 @@ namespace lazytrain::optim {
 namespace {
 
 constexpr int64_t kGrain = 4 * kLargestBlock;
+constexpr int64_t kPiece = 64 * kLargestBlock;
 constexpr float kLargest = std::numeric_limits<float>::max();
 
 float sound_m(float m) { return std::isnan(m) ? 0.0f : std::clamp(m, -kLargest, kLargest); }
@@ -95,6 +97,29 @@ void dequantize_moments(const Moments8& from, float* m, float* v, int64_t n, Thr
   for_each_block(from, n, pool, [&](int64_t first, int64_t count, const Moments8& at) {
     dequantize_block(at.m, at.v, at.scales, m + first, v + first, count);
   });
+}
+
+void convert_moments(const Moments& from, const Moments& to, int64_t n, ThreadPool* pool) {
+  const auto* plain_from = std::get_if<Moments32>(&from);
+  const auto* plain_to = std::get_if<Moments32>(&to);
+  if (plain_from != nullptr && plain_to != nullptr) {
+    std::copy_n(plain_from->m, n, plain_to->m);
+    std::copy_n(plain_from->v, n, plain_to->v);
+  } else if (plain_from != nullptr) {
+    quantize_moments(plain_from->m, plain_from->v, std::get<Moments8>(to), n, pool);
+  } else if (plain_to != nullptr) {
+    dequantize_moments(std::get<Moments8>(from), plain_to->m, plain_to->v, n, pool);
+  } else {
+    const auto& codes_from = std::get<Moments8>(from);
+    const auto& codes_to = std::get<Moments8>(to);
+    // Both kinds of blocks begin where a piece does: sizes are powers of two.
+    std::vector<float> m(static_cast<size_t>(std::min(n, kPiece))), v(m.size());
+    for (int64_t first = 0; first < n; first += kPiece) {
+      const int64_t count = std::min(kPiece, n - first);
+      dequantize_moments(advance(codes_from, first / codes_from.block), m.data(), v.data(), count, pool);
+      quantize_moments(m.data(), v.data(), advance(codes_to, first / codes_to.block), count, pool);
+    }
+  }
 }
 
 std::optional<int64_t> first_bad_scale(const float* scales, int64_t count) {

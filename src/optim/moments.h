@@ -53,6 +53,10 @@ void quantize_moments(const float* m, const float* v, const Moments8& to, int64_
 // 8-bit to fp32. Quantising the result gives the same codes and scales again, unless a v is below the normal floats.
 void dequantize_moments(const Moments8& from, float* m, float* v, int64_t n, ThreadPool* pool);
 
+// The moments of n elements in another format, or in the same (a copy), for state that was saved under another
+// optimizer.state. Nothing else as large as a few blocks is allocated. The two must not overlap.
+void convert_moments(const Moments& from, const Moments& to, int64_t n, ThreadPool* pool);
+
 // Index of the first of `count` scales that no update leaves behind (negative, infinite or not a number), for state
 // read from a file; none when all are sound. Every byte is a sound code.
 std::optional<int64_t> first_bad_scale(const float* scales, int64_t count);

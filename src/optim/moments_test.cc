@@ -161,6 +161,32 @@ TEST(Moments8, ThreadsDoNotChangeABit) {
   }
 }
 
+TEST(ConvertMoments, BetweenAllFormats) {
+  constexpr size_t kCount = 300'001;  // more than a piece
+  std::mt19937 random(13);
+  Plain plain(kCount);
+  fill(random, plain.m.data(), plain.v.data(), kCount);
+  const Moments32 plain_view{plain.m.data(), plain.v.data()};
+  Codes fine = quantized(plain, 256), coarse = quantized(plain, 4096);
+
+  Codes codes(kCount, 256);
+  convert_moments(plain_view, codes.view(), kCount, nullptr);
+  EXPECT_EQ(codes, fine);
+  Plain back(kCount), copy(kCount);
+  convert_moments(fine.view(), Moments32{back.m.data(), back.v.data()}, kCount, nullptr);
+  EXPECT_EQ(back.m, dequantized(fine).m);
+  convert_moments(plain_view, Moments32{copy.m.data(), copy.v.data()}, kCount, nullptr);
+  EXPECT_EQ(copy.v, plain.v);
+
+  Codes same(kCount, 256), other(kCount, 4096);
+  ThreadPool pool(3);
+  convert_moments(fine.view(), same.view(), kCount, &pool);
+  EXPECT_EQ(same, fine);
+  convert_moments(fine.view(), other.view(), kCount, &pool);
+  EXPECT_EQ(other, quantized(dequantized(fine), 4096));
+  EXPECT_EQ(other.scales, coarse.scales) << "the largest elements went through exactly";
+}
+
 TEST(Moments8, TakesWhatAFileMayHold) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();

@@ -161,6 +161,13 @@ int64_t MomentLayout::bytes() const {
                          [](int64_t sum, const MomentArray& a) { return sum + a.bytes(); });
 }
 
+std::optional<MomentFormat> format_of_scales(int64_t elements, int64_t scales) {
+  for (int64_t block = kSmallestBlock; elements >= kSmallest8Bit && block <= kLargestBlock; block *= 2) {
+    if (scales == 2 * div_ceil(elements, block)) return MomentFormat{StateKind::k8Bit, block};
+  }
+  return std::nullopt;
+}
+
 UnitMoments unit_moments(std::span<const StateParameter> unit, std::span<const MomentFormat> formats) {
   UnitMoments moments;
   for (size_t i = 0; i < unit.size(); ++i) {

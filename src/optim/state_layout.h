@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,10 @@ struct MomentLayout {
   const MomentArray& array(std::string_view name) const;
   int64_t bytes() const;  // of the arrays, without the gaps of alignment
 };
+
+// The format of saved 8-bit moments from the number of their scales; none when no block size gives that number for a
+// parameter of this size (every parameter that is kept in 8-bit has enough elements to tell block sizes apart).
+std::optional<MomentFormat> format_of_scales(int64_t elements, int64_t scales);
 
 // The moments of a unit as one contiguous range, so that they move between homes in one piece: parameter by parameter
 // in the order given. For fp32 it is 8 bytes for each element of a block of parameters that start at multiples of 64.

@@ -113,6 +113,18 @@ TEST(UnitMoments, EightBitArrays) {
   EXPECT_THROW(layout.array("m"), RunError);
 }
 
+TEST(FormatOfScales, FindsEveryBlockSizeAndNoOther) {
+  for (const int64_t n : {4'096, 4'097, 6'000, 8'191, 1'000'003}) {
+    for (int64_t block = kSmallestBlock; block <= kLargestBlock; block *= 2) {
+      EXPECT_EQ(format_of_scales(n, 2 * div_ceil(n, block)), (MomentFormat{StateKind::k8Bit, block})) << n;
+    }
+    EXPECT_EQ(format_of_scales(n, 2 * n), std::nullopt);
+    EXPECT_EQ(format_of_scales(n, 2 * div_ceil(n, 256) + 1), std::nullopt);
+    EXPECT_EQ(format_of_scales(n, 0), std::nullopt);
+  }
+  EXPECT_EQ(format_of_scales(100, 2), std::nullopt);
+}
+
 TEST(StateBytes, AParameter) {
   EXPECT_EQ(bytes_a_parameter(kFp32), 12.0);
   EXPECT_EQ(bytes_a_parameter(k8Bit256), 4.0 + 2.0 + 8.0 / 256);

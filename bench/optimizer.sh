@@ -12,7 +12,8 @@ millions=("$@")
 [[ ${#millions[@]} -gt 0 ]] || millions=(100 400)
 cmake --build build/release --target optimizer_bench >/dev/null
 filter=$(IFS='|'; printf 'BM_(AdamW|AdamW8Bit.*|Stream)/millions:(%s)/' "${millions[*]}")
-build/release/bench/optimizer_bench --benchmark_filter="$filter" --benchmark_counters_tabular=true
+build/release/bench/optimizer_bench --benchmark_filter="$filter" --benchmark_counters_tabular=true |
+  grep -E "Benchmark|_least|_most"
 if [[ -z ${PYTHON:-} ]]; then
   echo "peers: skipped (set PYTHON to a Python that has torch)"
   exit 0

@@ -210,11 +210,9 @@ HWY_INLINE void update_range(const AdamW8Constants& constants, const Arrays<Grad
                              int64_t n) {
   // A copy that nothing can alias: the constants stay in registers.
   const AdamW8Constants c = constants;
-  // Two blocks; one of the largest size, which fills the first-level cache, is quantised before the next begins.
-  alignas(64) float space[2 * kLargestBlock + kGroup];
-  const bool overlap = 2 * block <= kLargestBlock;
+  alignas(64) float space[4 * kLargestBlock];  // for two blocks; a vector at the end of one reaches no further
   const auto fresh_of = [&](int64_t b) {
-    float* at = space + (overlap ? b % 2 * 2 * block : 0);
+    float* at = space + b % 2 * 2 * block;
     return Fresh{at, at + block};
   };
   const int64_t whole = n / block;
@@ -228,10 +226,6 @@ HWY_INLINE void update_range(const AdamW8Constants& constants, const Arrays<Grad
       pass<false>(c, at, scales + 2 * b, fresh, block, before);
     }
     before = {fresh, at.m, at.v, scales + 2 * b};
-    if (!overlap) {
-      quantize(before, block);
-      before = {};
-    }
   }
   if (before.m != nullptr) quantize(before, block);
   if (whole * block < n) {

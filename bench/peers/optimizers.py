@@ -4,9 +4,9 @@ bitsandbytes AdamW8bit, torchao AdamW8bit. Those that cannot are printed as skip
 
   python optimizers.py --millions 100 400 --threads 1 2
 
-fp32 parameters and gradients in tensors of 10 M elements; AdamW, no clipping. Prints a line a measurement: name, millions of
-parameters, threads, milliseconds and processor time (the least of several steps after a warm-up), parameters a second.
-Every measurement is a process of its own. DeepSpeed compiles its extension when first used (it needs g++ and ninja).
+fp32 parameters and gradients in tensors of 10 M elements; AdamW, no clipping. Prints a line a measurement: name,
+millions of parameters, threads, milliseconds and processor time (the least of several steps after a warm-up),
+parameters a second. Every measurement is a process of its own. DeepSpeed compiles its extension when first used (it needs g++ and ninja).
 """
 import argparse
 import os

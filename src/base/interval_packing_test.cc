@@ -67,8 +67,8 @@ TEST(IntervalPacking, NeverOverlapsAndStaysNearTheBound) {
     sum += ratio;
   }
   RecordProperty("worst_percent", static_cast<int>(100 * worst));
-  EXPECT_LE(sum / kInstances, 1.05);
-  EXPECT_LE(worst, 1.15);
+  EXPECT_LE(sum / kInstances, 1.02);
+  EXPECT_LE(worst, 1.05);
 }
 
 TEST(IntervalPacking, NestedLivesNeedNoMoreThanTheirPeak) {

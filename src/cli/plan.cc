@@ -32,6 +32,7 @@ struct PlanArgs {
   std::string optimizer_state = "fp32";
   std::string out;
   std::shared_ptr<InstanceArgs> solving = std::make_shared<InstanceArgs>();
+  std::string measured;
   bool explain = false;
   bool compare = false;
   bool json = false;
@@ -54,6 +55,7 @@ void refuse_solving(const PlanArgs& args) {
                                       {"--time-limit", solving.time_limit_s.has_value()},
                                       {"--mps", !solving.mps.empty()},
                                       {"--disk-memory", !args.disk_memory.empty()},
+                                      {"--measured", !args.measured.empty()},
                                       {"--explain", args.explain}}) {
     if (!given) continue;
     throw UsageError(
@@ -106,6 +108,12 @@ Answer plan_on_several_memories(const PlanArgs& args, const graph::Graph& graph,
   plan::Shape shape = args.shape;
   if (shape.micro_batch == 0) shape.micro_batch = shape.batch;
   plan::PlanningTask task{graph, machine, shape, compute, args.optimizer_state, {}, budget_gb(budgets, machine)};
+  std::optional<plan::Measurements> measured;
+  if (!args.measured.empty()) {
+    measured = plan::measurements_from_json(read_json(args.measured), args.measured);
+    plan::check_against(*measured, graph, args.measured);
+    task.measured = &*measured;
+  }
   TiersRequest request;
   request.policy = args.policy;
   request.any_micro_batch = args.shape.micro_batch == 0;
@@ -188,6 +196,8 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_option("--disk-memory", args->disk_memory, "Budget, such as 100GB; the profile's disk without it");
   command->add_option("--optimizer-state", args->optimizer_state, "fp32, 8bit or hybrid:FRACTION")
       ->capture_default_str();
+  command->add_option("--measured", args->measured,
+                      "File of what steps of this model took on this machine; without it the costs are the profile's");
   command->add_flag("--explain", args->explain, "Print what each kind of layer costs and could retain");
   command->add_flag("--compare", args->compare, "Print what the other policies would take");
   command->add_option("--out", args->out, "File for the plan (JSON), for `simulate`, `report` and plan.policy");

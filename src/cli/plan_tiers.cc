@@ -17,15 +17,6 @@ namespace {
 
 constexpr std::string_view kPlanner = "lazytrain";
 
-void check_policy(const std::string& name) {
-  std::vector<std::string> known = plan::step_names();
-  known.emplace_back(kPlanner);
-  if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  const std::string near = nearest(name, known);
-  throw UsageError("--policy: '{}' is not a policy; known are {}{}", name, fmt::join(known, ", "),
-                   near.empty() ? "" : fmt::format(" (did you mean {}?)", near));
-}
-
 std::string row(const std::string& name, const plan::PlannedStep& step, const graph::Graph& graph, double best_s) {
   const plan::Figures f = plan::figures_of(step.program, graph, step.timeline);
   return fmt::format(
@@ -45,25 +36,6 @@ std::string comparison(const plan::PlanningTask& task, const plan::PlannedStep& 
   return text;
 }
 
-plan::PlannedStep with_disk_if_needed(plan::PlanningTask task, const TiersRequest& request, plan::TierGb& budget) {
-  if (task.budget.disk > 0 || task.machine.disk_bytes == 0) {
-    return plan::plan_step(task, request.solve, request.any_micro_batch);
-  }
-  try {
-    return plan::plan_step(task, request.solve, request.any_micro_batch);
-  } catch (const Infeasible& without) {
-    task.budget.disk = static_cast<double>(task.machine.disk_bytes) / 1e9;
-    try {
-      plan::PlannedStep step = plan::plan_step(task, request.solve, request.any_micro_batch);
-      budget = task.budget;
-      spdlog::info("nothing fits without the disk of {}: planned with it", task.machine.name);
-      return step;
-    } catch (const Infeasible&) {
-      throw without;
-    }
-  }
-}
-
 }  // namespace
 
 plan::TierGb budget_gb(const plan::Budgets& budgets, const hw::Profile& machine) {
@@ -74,12 +46,19 @@ plan::TierGb budget_gb(const plan::Budgets& budgets, const hw::Profile& machine)
 
 TiersAnswer plan_on_tiers(const plan::PlanningTask& task, const TiersRequest& request) {
   const std::string name = request.policy == "auto" ? std::string(kPlanner) : request.policy;
-  check_policy(name);
+  std::vector<std::string> known = plan::step_names();
+  known.emplace_back(kPlanner);
+  plan::check_policy_name(name, "--policy", known);
   if (!request.mps.empty()) plan::write_mps(plan::build_problem(plan::make_instance(task)).mip, request.mps);
   TiersAnswer answer;
   answer.budget = task.budget;
   if (name == kPlanner) {
-    answer.step = with_disk_if_needed(task, request, answer.budget);
+    plan::PlanningTask with = task;
+    answer.step = plan::plan_step_with_disk(with, request.solve, request.any_micro_batch);
+    if (with.budget.disk > task.budget.disk) {
+      spdlog::info("nothing fits without the disk of {}: planned with it", task.machine.name);
+    }
+    answer.budget = with.budget;
   } else {
     auto step = plan::named_step(task, name, request.any_micro_batch);
     if (!step && name == plan::kPaperPolicy) {
@@ -108,24 +87,43 @@ TiersAnswer plan_on_tiers(const plan::PlanningTask& task, const TiersRequest& re
 
 std::string explain_costs(const plan::PlanningTask& task) {
   const plan::Instance instance = plan::make_instance(task);
-  std::string text = fmt::format("costs of one step on {}, {} at once:\n", task.machine.name, task.shape.micro_batch);
+  const auto source = [](const plan::Measured& m) {
+    return m.count > 0 ? fmt::format("measured, {:.3g} of analytic", m.factor()) : std::string("analytic");
+  };
+  const auto compute = [&](size_t layer, plan::Pass pass) {
+    const int unit = static_cast<int>(layer) + 1;
+    return source(task.measured ? task.measured->compute(task.graph, unit, pass) : plan::Measured());
+  };
+  const auto lane = [&](plan::Lane l) { return source(task.measured ? task.measured->lane(l) : plan::Measured()); };
+  std::string text = fmt::format("costs of one step on {}, {} at once", task.machine.name, task.shape.micro_batch);
+  text += task.measured ? fmt::format(", measured in {} steps where it says so:\n", task.measured->steps())
+                        : ", all analytic, from the profile:\n";
   size_t shown = 0;
   for (size_t j = 0; j < instance.forward_s.size(); ++j) {
     const bool same =
         j > 0 && instance.menu[j] == instance.menu[j - 1] && instance.forward_s[j] == instance.forward_s[j - 1];
     if (same || shown == 4) continue;
     ++shown;
-    text += fmt::format("  layer.{}: forward {}, backward {}, update {}; weights {:.3g} GB, boundary {:.3g} GB\n", j,
-                        format_seconds(instance.forward_s[j]), format_seconds(instance.backward_s[j]),
-                        format_seconds(instance.update_s[j]), instance.weight_gb[j], instance.boundary_gb[j]);
+    text +=
+        fmt::format("  layer.{}: forward {} ({}), backward {} ({}), update {}; weights {:.3g} GB, boundary {:.3g} GB\n",
+                    j, format_seconds(instance.forward_s[j]), compute(j, plan::Pass::kForward),
+                    format_seconds(instance.backward_s[j]), compute(j, plan::Pass::kBackward),
+                    format_seconds(instance.update_s[j]), instance.weight_gb[j], instance.boundary_gb[j]);
     for (const plan::MenuEntry& entry : instance.menu[j]) {
       text +=
           fmt::format("    keeps {:.3g} GB, recomputes {}: {}\n", entry.retained_gb, format_seconds(entry.recompute_s),
                       entry.retained.empty() ? "nothing" : fmt::format("{}", fmt::join(entry.retained, ", ")));
     }
   }
-  text += fmt::format("  head: {} with loss; weights {:.3g} GB\n", format_seconds(instance.head.compute_s),
-                      instance.head.weight_gb);
+  text += fmt::format("  head: {} with loss ({}); weights {:.3g} GB\n", format_seconds(instance.head.compute_s),
+                      compute(instance.forward_s.size(), plan::Pass::kLoss), instance.head.weight_gb);
+  const plan::LinkRates& links = instance.links_gbs;
+  text += fmt::format(
+      "  lanes: h2d {:.3g} GB/s ({}), d2h {:.3g} GB/s ({}), both {:.3g} GB/s, disk read {:.3g} GB/s ({}), "
+      "disk write {:.3g} GB/s ({}), host optimizer ({})\n",
+      links.h2d, lane(plan::Lane::kH2D), links.d2h, lane(plan::Lane::kD2H), links.joint, links.disk_read,
+      lane(plan::Lane::kDiskRead), links.disk_write, lane(plan::Lane::kDiskWrite),
+      source(task.measured ? task.measured->other(plan::Action::kUpdate, plan::Lane::kHost) : plan::Measured()));
   text += fmt::format("  left for boundaries and retained sets: device {:.4g} GB, host {:.4g} GB, disk {:.4g} GB\n",
                       instance.budget_gb.device, instance.budget_gb.host, instance.budget_gb.disk);
   return text;

@@ -6,6 +6,11 @@ namespace lazytrain::plan {
 
 double update_bytes(double state_bytes) { return 2 + 2 * 4 + 2 * state_bytes; }
 
+double update_seconds(int64_t parameters, int64_t state_bytes, double bandwidth) {
+  const auto n = static_cast<double>(parameters);
+  return n * update_bytes(static_cast<double>(state_bytes) / std::max(1.0, n)) / bandwidth;
+}
+
 double op_seconds(const graph::OpKind& op, const graph::Work& work, const graph::Dims& dims,
                   const hw::Profile& profile) {
   const double rate = op.mixes_tokens() ? profile.attention_rate()

@@ -1,6 +1,8 @@
 // What work costs on a machine: the one place where declared FLOPs and bytes become seconds.
 #pragma once
 
+#include <cstdint>
+
 #include "graph/graph.h"
 #include "graph/pass.h"
 #include "hw/profile.h"
@@ -11,9 +13,14 @@ namespace lazytrain::plan {
 // profile's host_bandwidth is measured against.
 inline constexpr double kUpdateBytes = 26;
 
+// Bytes a parameter of rounding a finished gradient into its store: fp32 in, bf16 out.
+inline constexpr double kAccumulateBytes = 6;
+
 // Bytes a parameter that the update touches when its state takes `state_bytes` a parameter: gradient read, weights and
 // state read and written.
 double update_bytes(double state_bytes);
+// Of one update of that many parameters with `state_bytes` of state in all, by a memory of that bandwidth.
+double update_seconds(int64_t parameters, int64_t state_bytes, double bandwidth);
 
 // Roofline: FLOPs over the sustained rate of their kind (attention and other ops that mix tokens, or products over that
 // many rows), bytes over bandwidth, whichever is longer.

@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "plan/exposure.h"
+#include "plan/letters.h"
 
 namespace lazytrain::plan {
 namespace {
@@ -55,15 +56,6 @@ std::string placement_map(const Program& program, const graph::Graph& graph) {
   return text;
 }
 
-char letter_of(Tier tier) { return tier == Tier::kDevice ? 'D' : tier == Tier::kHost ? 'H' : 'N'; }
-
-char weights_letter(const UnitPolicy& unit) {
-  if (unit.weight_home == Tier::kDevice) return 'v';
-  if (unit.keep_weights) return 'k';
-  if (unit.weight_home == Tier::kDisk) return 'n';
-  return unit.optimizer_home == Tier::kDisk ? 't' : 's';
-}
-
 // Device blue, host yellow, disk magenta; letters that name no home stay as they are.
 std::string painted(const std::string& cells, std::string_view device, std::string_view host, std::string_view disk) {
   std::string text;
@@ -89,7 +81,8 @@ std::string tiers_map(const Program& program, const graph::Graph& graph, bool co
     if (at == names.size()) names.push_back(name);
     sets += at < 26 ? static_cast<char>('a' + at) : '+';
     homes += unit.retained.empty() ? '.' : letter_of(unit.retained_home);
-    weights += weights_letter(unit);
+    weights += weights_letter(unit.weight_home == Tier::kDevice, unit.keep_weights, unit.weight_home == Tier::kDisk,
+                              unit.optimizer_home == Tier::kDisk);
   }
   for (size_t i = 0; i < std::min<size_t>(names.size(), 26); ++i) {
     legend += fmt::format("           {} {}\n", static_cast<char>('a' + i), names[i]);
@@ -99,12 +92,9 @@ std::string tiers_map(const Program& program, const graph::Graph& graph, bool co
     homes = painted(homes, "D", "H", "N");
     weights = painted(weights, "vk", "s", "tn");
   }
-  return fmt::format("boundary:  {}   D device, H host, N disk, . recomputed\n", boundaries) +
+  return fmt::format("boundary:  {}   {}, . recomputed\n", boundaries, kHomeLegend) +
          fmt::format("retained:  {}   which set, by letter\n           {}   its home\n{}", sets, homes, legend) +
-         fmt::format(
-             "weights:   {}   s streamed, k kept on the device to backward, v at home there, t optimizer state on "
-             "disk, n weights too\n",
-             weights);
+         fmt::format("weights:   {}   {}\n", weights, kWeightsLegend);
 }
 
 std::string_view explain(Lane lane) {

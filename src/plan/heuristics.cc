@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -78,14 +79,16 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
+void check_policy_name(std::string_view name, std::string_view where, const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  const std::string near = nearest(name, known);
+  throw UsageError("{}: '{}' is not a policy; known are {}{}", where, name, fmt::join(known, ", "),
+                   near.empty() ? "" : fmt::format(" (did you mean {}?)", near));
+}
+
 Policy named_policy(std::string_view name, const graph::Graph& graph, const Shape& shape) {
-  const auto it = heuristics().find(name);
-  if (it == heuristics().end()) {
-    const std::string near = nearest(name, policy_names());
-    throw UsageError("plan.policy: '{}' is not a policy; known are {}{}", name, fmt::join(policy_names(), ", "),
-                     near.empty() ? "" : fmt::format(" (did you mean {}?)", near));
-  }
-  return it->second(graph, shape);
+  check_policy_name(name, "plan.policy", policy_names());
+  return heuristics().find(name)->second(graph, shape);
 }
 
 }  // namespace lazytrain::plan

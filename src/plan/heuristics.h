@@ -30,6 +30,8 @@ Policy zero3_offload(const graph::Graph& graph, const Shape& shape);
 Policy every_layer(const graph::Graph& graph, const Shape& shape);
 
 std::vector<std::string> policy_names();
+// Throws UsageError with the nearest of `known` when `name` is none of them; `where` is the option or key it stands in.
+void check_policy_name(std::string_view name, std::string_view where, const std::vector<std::string>& known);
 // Throws UsageError with the nearest known name.
 Policy named_policy(std::string_view name, const graph::Graph& graph, const Shape& shape);
 

@@ -13,8 +13,9 @@ namespace {
 constexpr double kGb = 1e9;
 constexpr int kMenuItems = 10;
 constexpr int kMaxBlock = 8;
-constexpr double kGap = 0.005;
-constexpr int kSlots = 2;  // streamed weights and gradients, each
+constexpr double kGap = 0.002;             // what is compiled is made for less memory and loses some of it again
+constexpr int kSlots = 2;                  // streamed weights and gradients, each
+constexpr double kLeastBoundaries = 0.25;  // of all boundaries: what host memory should hold of them
 
 class Builder {
  public:
@@ -30,11 +31,9 @@ class Builder {
     instance_.units = graph_.layers();
     instance_.max_block = std::min(kMaxBlock, std::max(1, instance_.units));
     instance_.gap = kGap;
-    const auto gb = [](double rate) { return rate / kGb; };
-    const hw::Links& l = machine_.links;
-    instance_.links_gbs = {gb(l.h2d), gb(l.d2h), gb(l.joint > 0 ? l.joint : l.h2d + l.d2h), gb(l.disk_read),
-                           gb(l.disk_write)};
-    for (int j = 0; j < instance_.units; ++j) add_layer(graph_.units[static_cast<size_t>(j) + 1]);
+    instance_.sets_leave_behind = true;
+    set_links();
+    for (int j = 0; j < instance_.units; ++j) add_layer(j + 1);
     add_head();
     set_budgets();
     return std::move(instance_);
@@ -53,8 +52,26 @@ class Builder {
     const auto& value = embedding().values[static_cast<size_t>(embedding().output)];
     return micros_ * static_cast<double>(graph::value_bytes(value, dims_)) / kGb;
   }
-  double update_seconds(const graph::Unit& unit, double bandwidth) const {
-    return elements(unit) * update_bytes(state_bytes(unit) / std::max(1.0, elements(unit))) / bandwidth;
+  double update_seconds(const graph::Unit& unit, Lane lane) const {
+    const double bandwidth = lane == Lane::kHost ? machine_.host_bandwidth : machine_.memory_bandwidth;
+    return plan::update_seconds(unit.block_elements,
+                                optim::planned_state_bytes(task_.optimizer_state, unit.block_elements), bandwidth) *
+           (task_.measured ? task_.measured->other(Action::kUpdate, lane).factor() : 1);
+  }
+  // By how much longer than the analytic table says.
+  double factor(int unit, Pass pass) const {
+    return task_.measured ? task_.measured->compute(graph_, unit, pass).factor() : 1;
+  }
+
+  void set_links() {
+    const hw::Links& l = machine_.links;
+    const auto rate = [&](double bytes_a_second, Lane lane) {
+      return bytes_a_second / kGb / (task_.measured ? task_.measured->lane(lane).factor() : 1);
+    };
+    const double joint = (l.joint > 0 ? l.joint : l.h2d + l.d2h) / kGb;
+    instance_.links_gbs = {rate(l.h2d, Lane::kH2D), rate(l.d2h, Lane::kD2H),
+                           joint / (task_.measured ? task_.measured->joint_factor() : 1),
+                           rate(l.disk_read, Lane::kDiskRead), rate(l.disk_write, Lane::kDiskWrite)};
   }
 
   // Costs of one kind of layer; layers that are alike share them.
@@ -85,28 +102,38 @@ class Builder {
     return costs;
   }
 
-  void add_layer(const graph::Unit& unit) {
+  void add_layer(int at) {
+    const graph::Unit& unit = graph_.units[static_cast<size_t>(at)];
     const LayerCosts& costs = costs_of(unit);
+    const double again = factor(at, Pass::kRecompute);
     const double a = boundary_gb();
     const double accumulators = kSlots * 4 * elements(unit) / kGb;
-    instance_.forward_s.push_back(micros_ * costs.forward_s);
-    instance_.backward_s.push_back(micros_ * costs.backward_s);
+    instance_.forward_s.push_back(micros_ * costs.forward_s * factor(at, Pass::kForward));
+    instance_.backward_s.push_back(micros_ * costs.backward_s * factor(at, Pass::kBackward));
     instance_.boundary_gb.push_back(a);
     instance_.weight_gb.push_back(stream_bytes() * elements(unit) / kGb);
     instance_.grad_gb.push_back(stream_bytes() * elements(unit) / kGb);
-    instance_.update_s.push_back(update_seconds(unit, machine_.host_bandwidth));
+    instance_.update_s.push_back(update_seconds(unit, Lane::kHost));
     instance_.device_home_gb.push_back((4 + stream_bytes()) * elements(unit) / kGb + state_bytes(unit) / kGb);
-    instance_.device_update_s.push_back(update_seconds(unit, machine_.memory_bandwidth));
+    instance_.device_update_s.push_back(update_seconds(unit, Lane::kCompute));
     // The window's own input and output are alive whether they are checkpoints or not.
     instance_.forward_workspace_gb.push_back(static_cast<double>(costs.forward_workspace) / kGb + 2 * a);
     std::vector<MenuEntry> menu;
     for (const graph::MenuItem& item : costs.menu) {
       const double launch = item.recompute_s > 0 ? machine_.launch_s : 0;
       menu.push_back({item.retained, micros_ * static_cast<double>(item.bytes) / kGb,
-                      micros_ * (item.recompute_s + launch),
+                      micros_ * (item.recompute_s + launch) * again,
                       static_cast<double>(item.workspace_bytes) / kGb + a + accumulators});
     }
     instance_.menu.push_back(std::move(menu));
+  }
+
+  // The embedding's part of the last micro-batch on the host, and the rounding of its gradient.
+  double scatter_s() const {
+    const graph::RetainedSet none;
+    const graph::Pass backward = graph::backward_pass(embedding(), none, dims_, false);
+    return pass_seconds(embedding(), backward, dims_, machine_) + machine_.launch_s +
+           kAccumulateBytes * elements(embedding()) / machine_.host_bandwidth;
   }
 
   // The head's memory stands in the windows beside it: its weights come in during the last forward window, its
@@ -114,15 +141,21 @@ class Builder {
   void add_head() {
     const graph::Pass loss = graph::loss_pass(head(), dims_);
     const double n = head_elements();
-    instance_.head = {micros_ * (pass_seconds(head(), loss, dims_, machine_) + machine_.launch_s),
+    const double loss_s = pass_seconds(head(), loss, dims_, machine_) + machine_.launch_s;
+    instance_.head = {micros_ * loss_s * factor(static_cast<int>(graph_.units.size()) - 1, Pass::kLoss),
                       stream_bytes() * n / kGb, stream_bytes() * n / kGb};
     const double weights = stream_bytes() * n / kGb, gradients = 4 * n / kGb;
     const double loss_workspace = static_cast<double>(loss.workspace_bytes) / kGb;
     double& last = instance_.forward_workspace_gb.back();
     last = std::max(last + weights, weights + gradients + loss_workspace + 2 * boundary_gb());
     for (MenuEntry& entry : instance_.menu.back()) entry.workspace_gb += gradients;
-    instance_.embedding_update_s = update_seconds(embedding(), machine_.host_bandwidth);
-    instance_.head_update_s = update_seconds(head(), machine_.host_bandwidth);
+    // The rows of the first micro-batch come before the first window; behind the last one goes the gradient of the
+    // last.
+    const double rows_gb = boundary_gb() / micros_;
+    instance_.lead_s = rows_gb / instance_.links_gbs.h2d;
+    instance_.tail_s = rows_gb / instance_.links_gbs.d2h + scatter_s();
+    instance_.embedding_update_s = update_seconds(embedding(), Lane::kHost);
+    instance_.head_update_s = update_seconds(head(), Lane::kHost);
   }
 
   int64_t scratch(bool host) const {
@@ -154,26 +187,23 @@ class Builder {
       return;
     }
     instance_.budget_gb.host = task_.budget.host - fixed;
-    const hw::Links& links = machine_.links;
-    // State on disk is read and written in every step, which the program's windows do not see: what the disk has left
-    // for activations is the part of a step in which it is not at that.
-    const double on_disk = std::max(0.0, fixed + layers - task_.budget.host);
-    if (on_disk > 0 && links.disk_write > 0) {
-      const double busy = on_disk * kGb / std::min(links.disk_read, links.disk_write);
-      const double left = std::max(0.05, 1 - busy / std::max(busy, instance_.bound_s()));
-      instance_.links_gbs.disk_write *= left;  // what is not written need not be read
-    }
     for (int j = 0; j < instance_.units; ++j) {
       const graph::Unit& unit = graph_.units[static_cast<size_t>(j) + 1];
-      const double state = state_bytes(unit);
-      instance_.host_state_gb.push_back(state / kGb);
+      instance_.host_state_gb.push_back(state_bytes(unit) / kGb);
       instance_.host_weight_gb.push_back(4 * elements(unit) / kGb);
-      double seconds = instance_.update_s[static_cast<size_t>(j)];
-      if (links.disk_read > 0 && links.disk_write > 0) {
-        seconds = std::max({seconds, state / links.disk_read, state / links.disk_write});
-      }
-      instance_.disk_update_s.push_back(seconds);
     }
+    // States first: a gigabyte of them costs a read and a write a step, one of weights another read in backward.
+    // Weights go too only where they, the states in passing and some boundaries do not fit.
+    const double most = *std::max_element(instance_.host_state_gb.begin(), instance_.host_state_gb.end());
+    const double staging = static_cast<double>(kStagedUnits) * most;
+    const double all = static_cast<double>(instance_.units) * boundary_gb(), some = kLeastBoundaries * all;
+    instance_.disk_weights = fixed + layer_weights + staging + some > task_.budget.host;
+    // Boundaries on disk are written as states are, and save no more: they go where all states on disk do not make
+    // room.
+    instance_.disk_activations = fixed + layer_weights + staging + all > task_.budget.host;
+    if (!instance_.disk_weights) return;
+    // Beside those for the update, two units' weights on their way to a window of backward.
+    instance_.budget_gb.host -= 2 * *std::max_element(instance_.weight_gb.begin(), instance_.weight_gb.end());
   }
 
   const PlanningTask& task_;

@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "hw/profile.h"
 #include "plan/heuristics.h"
+#include "plan/measured.h"
 #include "plan/mip/instance.h"
 #include "plan/mip/window_plan.h"
 #include "plan/program.h"
@@ -26,6 +27,8 @@ struct PlanningTask {
   std::string optimizer_state = "fp32";
   std::function<int64_t(const graph::OpKind&, const graph::Dims&)> scratch_bytes;  // as in CompileOptions
   TierGb budget;  // GB (1e9 bytes) that everything on a tier may take
+  // What steps of this model took on this machine; null: the analytic costs. Outlives the task.
+  const Measurements* measured = nullptr;
 };
 
 // Unit j of the instance is layer j of the graph. Static buffers are taken off the budgets: on the device two slots of

@@ -4,23 +4,28 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <stdexcept>
 
-#include "base/error.h"
-#include "base/units.h"
+#include "optim/state_layout.h"
 #include "plan/lazytrain_paper.h"
 #include "plan/remedies.h"
 
 namespace lazytrain::plan {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kTightenings = 4;
 constexpr int kMaxSlack = 3;
-constexpr double kBudgetParts[] = {1.0, 0.94, 0.86};
-constexpr double kCloseEnough = 1.005;
+constexpr double kLessDevice = 0.94;    // of the budget, when a plan that fills it runs late
+constexpr double kCloseEnough = 1.005;  // simulated against the objective, or the bound
+constexpr double kOnTime = 1.001;       // more slack than that needs is not tried
 constexpr double kPaperTimeLimit = 30;  // seconds for the published program, which takes less than one
 constexpr size_t kSolved = 2;           // micro-batches for which the mathematical program is solved
+constexpr double kSolvePart = 0.7;      // of the time limit, for the first solutions; the rest for tightened ones
 
 // The sizes to try, largest first: halves of the batch as far as a program holds their number, or the task's own.
 std::vector<int64_t> micro_batches(const PlanningTask& task, bool any) {
@@ -43,78 +48,195 @@ double over_gb(const Program& program, Tier tier, double budget_gb) {
   return std::max(0.0, static_cast<double>(program.tier_bytes[static_cast<size_t>(tier)]) / 1e9 - budget_gb);
 }
 
-// The slack with which the program is fastest, of those with which it fits.
-PlannedStep with_slack(const PlanningTask& task, Policy policy) {
-  std::optional<PlannedStep> best;
-  for (int slack = 0; slack <= kMaxSlack; ++slack) {
-    policy.transfer_slack = slack;
-    PlannedStep step = step_of(task, policy);
-    if (slack > 0 && !fits(task, step.program)) break;
-    if (!best || step.timeline.step_s < best->timeline.step_s) best = std::move(step);
-  }
-  return std::move(*best);
+PlannedStep compiled(const PlanningTask& task, const Policy& policy) {
+  const CompileOptions options{.compute = task.compute, .machine = &task.machine, .scratch_bytes = task.scratch_bytes};
+  PlannedStep step;
+  step.program = compile(task.graph, policy, options);
+  step.timeline = simulate(step.program, costs_of(task, step.program));
+  step.program.policy.predicted_step_s = step.timeline.step_s;
+  return step;
 }
 
-// Solves, compiles, and solves again with less where the program needs more than was estimated.
-std::optional<PlannedStep> solve_within(const PlanningTask& task, Instance instance, const SolveOptions& options) {
-  for (int round = 0; round < kTightenings; ++round) {
-    if (instance.budget_gb.device <= 0 || instance.budget_gb.host <= 0) return std::nullopt;
-    const WindowSolution solution = solve_instance(instance, options);
-    if (!solution.plan) return std::nullopt;
-    Policy policy = make_policy(task, instance, solution.plan->choices);
-    policy.solver = solution.solver;
-    policy.bound_s = solution.bound_s;
-    policy.gap = solution.gap;
-    PlannedStep step = with_slack(task, policy);
-    step.objective_s = solution.step_s;
-    step.words = solution.words;
-    if (fits(task, step.program)) return step;
-    instance.budget_gb.device -= 1.05 * over_gb(step.program, Tier::kDevice, task.budget.device);
-    instance.budget_gb.host -= 1.05 * over_gb(step.program, Tier::kHost, task.budget.host);
+PlannedStep proven(PlannedStep step) {
+  if (const auto faults = validate(step.program); !faults.empty()) {
+    throw std::logic_error(
+        fmt::format("plan '{}' compiles to an unsound program: {}", step.program.policy.name, fmt::join(faults, "; ")));
   }
-  return std::nullopt;
+  return step;
 }
 
-// The mathematical program knows windows, not transfers: a plan that fills the device leaves no room for one that runs
-// late. So it is solved with parts of the budgets too, and the simulator decides.
-std::optional<PlannedStep> solve_and_compile(const PlanningTask& task, const SolveOptions& options) {
-  const Instance whole = make_instance(task);
-  std::optional<PlannedStep> best;
-  double objective_s = 0, bound_s = 0;  // with the whole budget
-  for (const double part : kBudgetParts) {
-    Instance instance = whole;
-    instance.budget_gb.device *= part;
-    if (!instance.has_disk_homes()) instance.budget_gb.host *= part;
-    auto step = solve_within(task, std::move(instance), options);
-    if (!step) continue;
-    if (objective_s == 0) {
-      objective_s = step->objective_s;
-      bound_s = step->program.policy.bound_s;
+// Calls f(0) to f(count - 1), two at a time: solvers and the greedy rule use one core each.
+template <typename F>
+void two_at_a_time(size_t count, const F& f) {
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < count; i = next++) f(i);
+  };
+  std::future<void> other;
+  if (count > 1) other = std::async(std::launch::async, work);
+  work();
+  if (count > 1) other.get();
+}
+
+// One micro-batch: from its instance to the fastest program that fits.
+struct Candidate {
+  int64_t micro_batch = 0;
+  Instance instance;
+  WindowSolution solution;
+};
+
+class Planning {
+ public:
+  Planning(const PlanningTask& task, const SolveOptions& options, bool any_micro_batch)
+      : task_(task), options_(options), any_micro_batch_(any_micro_batch) {}
+
+  std::optional<PlannedStep> run() {
+    find_candidates();
+    const size_t solved = std::min(candidates_.size(), kSolved);
+    if (options_.solver != "greedy" && options_.time_limit_s > 0) {
+      SolveOptions share = options_;
+      share.time_limit_s = std::max(0.0, kSolvePart * options_.time_limit_s - elapsed_s());
+      two_at_a_time(solved, [&](size_t i) {
+        WindowSolution solution = solve_instance(candidates_[i].instance, share);
+        if (solution.plan) candidates_[i].solution = std::move(solution);
+      });
     }
-    if (!best || step->timeline.step_s < best->timeline.step_s) best = std::move(step);
-    if (best->timeline.step_s <= kCloseEnough * objective_s) break;
+    std::optional<PlannedStep> best;
+    for (size_t i = 0; i < candidates_.size() && (i < kSolved || !best); ++i) {
+      Candidate& candidate = candidates_[i];
+      if (best && candidate.solution.step_s >= best->timeline.step_s) continue;
+      auto step = fitted(candidate);
+      if (step && (!best || step->timeline.step_s < best->timeline.step_s)) best = std::move(step);
+    }
+    try_rules(best);
+    if (best) best = proven(std::move(*best));
+    return best;
   }
-  if (best && bound_s > 0) {
-    best->program.policy.bound_s = bound_s;
-    best->program.policy.gap = std::max(0.0, 1 - bound_s / best->objective_s);
+
+ private:
+  double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+  // By the greedy rule's step, the fastest first.
+  void find_candidates() {
+    const std::vector<int64_t> sizes = micro_batches(task_, any_micro_batch_);
+    std::vector<std::optional<Candidate>> found(sizes.size());
+    SolveOptions greedy = options_;
+    greedy.solver = "greedy";
+    two_at_a_time(sizes.size(), [&](size_t i) {
+      Candidate candidate{sizes[i], make_instance(with_micro_batch(task_, sizes[i])), {}};
+      if (candidate.instance.budget_gb.device <= 0 || candidate.instance.budget_gb.host <= 0) return;
+      candidate.solution = solve_instance(candidate.instance, greedy);
+      if (candidate.solution.plan) found[i].emplace(std::move(candidate));
+    });
+    for (auto& candidate : found) {
+      if (candidate) candidates_.push_back(std::move(*candidate));
+    }
+    std::stable_sort(candidates_.begin(), candidates_.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.solution.step_s < b.solution.step_s; });
   }
-  return best;
+
+  // The slack with which the program is fastest, of those with which it fits.
+  PlannedStep with_slack(const PlanningTask& task, Policy policy, double objective_s) const {
+    std::optional<PlannedStep> best;
+    for (int slack = 0; slack <= kMaxSlack; ++slack) {
+      policy.transfer_slack = slack;
+      PlannedStep step = compiled(task, policy);
+      if (slack > 0 && !fits(task, step.program)) break;
+      if (!best || step.timeline.step_s < best->timeline.step_s) best = std::move(step);
+      if (best->timeline.step_s <= kOnTime * objective_s) break;
+    }
+    return std::move(*best);
+  }
+
+  // Windows know nothing of single transfers and of places: where the program needs more than was estimated, or runs
+  // late because the plan fills the device, it is made again for less. The bound is that of the whole budget.
+  std::optional<PlannedStep> fitted(const Candidate& candidate) const {
+    const PlanningTask task = with_micro_batch(task_, candidate.micro_batch);
+    Instance instance = candidate.instance;
+    WindowSolution solution = candidate.solution;
+    const double bound_s = solution.bound_s;
+    std::optional<PlannedStep> best;
+    for (int round = 0; round < kTightenings; ++round) {
+      Policy policy = make_policy(task, instance, solution.plan->choices);
+      policy.solver = solution.solver;
+      PlannedStep step = with_slack(task, policy, solution.step_s);
+      step.objective_s = solution.step_s;
+      step.words = solution.words;
+      const double seconds = step.timeline.step_s;
+      if (fits(task, step.program)) {
+        if (!best || seconds < best->timeline.step_s) best = std::move(step);
+        if (seconds <= kCloseEnough * solution.step_s || seconds <= kCloseEnough * bound_s) break;
+        instance.budget_gb.device *= kLessDevice;
+      } else {
+        instance.budget_gb.device -= 1.05 * over_gb(step.program, Tier::kDevice, task.budget.device);
+        instance.budget_gb.host -= 1.05 * over_gb(step.program, Tier::kHost, task.budget.host);
+      }
+      if (instance.budget_gb.device <= 0 || instance.budget_gb.host <= 0) break;
+      SolveOptions again = options_;
+      again.bound_s = bound_s;
+      again.time_limit_s = std::max(0.0, (options_.time_limit_s - elapsed_s()) / 2);
+      solution = solve_instance(instance, again);
+      if (!solution.plan) break;
+    }
+    if (best) {
+      Policy& policy = best->program.policy;
+      policy.bound_s = bound_s;
+      policy.gap = std::max(0.0, 1 - bound_s / best->objective_s);
+    }
+    return best;
+  }
+
+  // Estimates err to the larger side: a fixed rule may fit where no estimate does, or be as good in a corner. None is
+  // worth a look where the bound leaves nothing to gain.
+  void try_rules(std::optional<PlannedStep>& best) const {
+    if (best && best->timeline.step_s <= kCloseEnough * best->program.policy.bound_s) return;
+    for (const std::string& name : policy_names()) {
+      auto rule = named_step(task_, name, any_micro_batch_);
+      if (!rule || (best && rule->timeline.step_s >= best->timeline.step_s)) continue;
+      Policy& policy = rule->program.policy;
+      policy.name = "lazytrain";
+      policy.solver = "rule " + name;
+      if (best) {
+        policy.bound_s = std::min(best->program.policy.bound_s, rule->timeline.step_s);
+        policy.gap = 1 - policy.bound_s / rule->timeline.step_s;
+      }
+      best = std::move(rule);
+    }
+  }
+
+  const PlanningTask& task_;
+  const SolveOptions& options_;
+  bool any_micro_batch_;
+  Clock::time_point begin_ = Clock::now();
+  std::vector<Candidate> candidates_;
+};
+
+// State that lives on a tier under a policy, before anything else does: GB. What is on the device or the host counts
+// there, as the compiler has it.
+bool state_fits(const PlanningTask& task, const Policy& policy) {
+  TierGb gb;
+  for (size_t u = 0; u < task.graph.units.size(); ++u) {
+    const auto n = static_cast<double>(task.graph.units[u].block_elements) / 1e9;
+    const auto on = [&](Tier home) -> double& {
+      const bool host = home == Tier::kHost || (u == 0 && home == Tier::kDevice);
+      return host ? gb.host : home == Tier::kDevice ? gb.device : gb.disk;
+    };
+    on(policy.units[u].weight_home) += (4.0 + 2.0) * n;  // with their gradient, bf16 at least
+    on(policy.units[u].optimizer_home) +=
+        static_cast<double>(optim::planned_state_bytes(policy.optimizer_state, task.graph.units[u].block_elements)) /
+        1e9;
+  }
+  return gb.device <= task.budget.device && gb.host <= task.budget.host && gb.disk <= task.budget.disk;
 }
 
 }  // namespace
 
-PlannedStep step_of(const PlanningTask& task, const Policy& policy) {
-  const CompileOptions options{.compute = task.compute, .machine = &task.machine, .scratch_bytes = task.scratch_bytes};
-  PlannedStep step;
-  step.program = compile(task.graph, policy, options);
-  if (const auto faults = validate(step.program); !faults.empty()) {
-    throw std::logic_error(
-        fmt::format("plan '{}' compiles to an unsound program: {}", policy.name, fmt::join(faults, "; ")));
-  }
-  step.timeline = simulate(step.program, CostTable(task.graph, step.program, task.machine));
-  step.program.policy.predicted_step_s = step.timeline.step_s;
-  return step;
+CostTable costs_of(const PlanningTask& task, const Program& program) {
+  const CostTable analytic(task.graph, program, task.machine);
+  return task.measured ? CostTable::measured(task.graph, program, analytic, *task.measured) : analytic;
 }
+
+PlannedStep step_of(const PlanningTask& task, const Policy& policy) { return proven(compiled(task, policy)); }
 
 bool fits(const PlanningTask& task, const Program& program) {
   return over_gb(program, Tier::kDevice, task.budget.device) == 0 &&
@@ -136,51 +258,30 @@ std::optional<PlannedStep> named_step(const PlanningTask& task, const std::strin
     }
     Policy policy = named_policy(name, task.graph, with.shape);
     policy.optimizer_state = task.optimizer_state;
-    PlannedStep step = step_of(with, policy);
-    if (fits(with, step.program)) return step;
+    if (!state_fits(with, policy)) return std::nullopt;
+    PlannedStep step = compiled(with, policy);
+    if (fits(with, step.program)) return proven(std::move(step));
   }
   return std::nullopt;
 }
 
 PlannedStep plan_step(const PlanningTask& task, const SolveOptions& options, bool any_micro_batch) {
-  struct Candidate {
-    int64_t micro_batch;
-    double greedy_s;
-  };
-  std::vector<Candidate> candidates;
-  SolveOptions greedy = options;
-  greedy.solver = "greedy";
-  for (const int64_t micro : micro_batches(task, any_micro_batch)) {
-    const Instance instance = make_instance(with_micro_batch(task, micro));
-    if (instance.budget_gb.device <= 0 || instance.budget_gb.host <= 0) continue;
-    const WindowSolution solution = solve_instance(instance, greedy);
-    if (solution.plan) candidates.push_back({micro, solution.step_s});
+  auto step = Planning(task, options, any_micro_batch).run();
+  if (!step) throw_infeasible(task);
+  return std::move(*step);
+}
+
+PlannedStep plan_step_with_disk(PlanningTask& task, const SolveOptions& options, bool any_micro_batch) {
+  auto step = Planning(task, options, any_micro_batch).run();
+  if (step) return std::move(*step);
+  const double none = task.budget.disk;
+  if (none <= 0 && task.machine.disk_bytes > 0) {
+    task.budget.disk = static_cast<double>(task.machine.disk_bytes) / 1e9;
+    step = Planning(task, options, any_micro_batch).run();
+    if (step) return std::move(*step);
+    task.budget.disk = none;
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.greedy_s < b.greedy_s; });
-  SolveOptions share = options;
-  share.time_limit_s /=
-      static_cast<double>(std::size(kBudgetParts) * std::clamp<size_t>(candidates.size(), 1, kSolved));
-  std::optional<PlannedStep> best;
-  for (size_t i = 0; i < candidates.size() && (i < kSolved || !best); ++i) {
-    auto step = solve_and_compile(with_micro_batch(task, candidates[i].micro_batch), share);
-    if (step && (!best || step->timeline.step_s < best->timeline.step_s)) best = std::move(step);
-  }
-  // Estimates err to the larger side: a fixed rule may fit where no estimate does, or be as good in a corner.
-  for (const std::string& name : policy_names()) {
-    auto rule = named_step(task, name, any_micro_batch);
-    if (!rule || (best && rule->timeline.step_s >= best->timeline.step_s)) continue;
-    Policy& policy = rule->program.policy;
-    policy.name = "lazytrain";
-    policy.solver = "rule " + name;
-    if (best) {
-      policy.bound_s = std::min(best->program.policy.bound_s, rule->timeline.step_s);
-      policy.gap = 1 - policy.bound_s / rule->timeline.step_s;
-    }
-    best = std::move(rule);
-  }
-  if (!best) throw_infeasible(task);
-  return std::move(*best);
+  throw_infeasible(task);
 }
 
 }  // namespace lazytrain::plan

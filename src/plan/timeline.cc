@@ -9,8 +9,6 @@
 namespace lazytrain::plan {
 namespace {
 
-// fp32 in, bf16 out.
-constexpr double kAccumulateBytes = 6;
 // A stored bf16 gradient is only read for its norm.
 constexpr double kNormBytes = 2;
 // Both halves in, fp32 out.
@@ -140,9 +138,8 @@ CostTable::CostTable(const graph::Graph& graph, const Program& program, const hw
                                                        i.first_step, i.last_step, program.dims, profile);
         break;
       case Action::kUpdate: {
-        const auto state =
-            static_cast<double>(optim::planned_state_bytes(program.policy.optimizer_state, unit.block_elements));
-        cost.seconds = elements * update_bytes(state / std::max(1.0, elements)) / memory;
+        const int64_t state = optim::planned_state_bytes(program.policy.optimizer_state, unit.block_elements);
+        cost.seconds = update_seconds(unit.block_elements, state, memory);
         break;
       }
       case Action::kAccumulate:
@@ -170,6 +167,20 @@ CostTable::CostTable(const graph::Graph& graph, const Program& program, const hw
     }
     costs_.push_back(cost);
   }
+}
+
+CostTable CostTable::measured(const graph::Graph& graph, const Program& program, const CostTable& analytic,
+                              const Measurements& measurements) {
+  CostTable table = analytic;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    const Measured m = instruction.action == Action::kCompute
+                           ? measurements.compute(graph, instruction.unit, instruction.pass)
+                           : measurements.other(instruction.action, instruction.lane);
+    table.costs_[i].seconds *= m.factor();
+  }
+  table.joint_share_ = std::min(1.0, analytic.joint_share_ * measurements.link_factor() / measurements.joint_factor());
+  return table;
 }
 
 Timeline simulate(const Program& program, const CostTable& costs) {

@@ -8,6 +8,7 @@
 #include "graph/graph.h"
 #include "hw/profile.h"
 #include "plan/cost.h"
+#include "plan/measured.h"
 #include "plan/program.h"
 
 namespace lazytrain::plan {
@@ -31,10 +32,14 @@ struct LaneSummary {
 LaneSummary summarize(const Program& program, const Timeline& timeline);
 
 // How long each instruction takes on a machine: compute by cost.h plus the launch overhead of each instruction, updates
-// and accumulation by the bandwidth of the memory they stream, transfers by their bytes over a link.
+// and accumulation by the bandwidth of the memory they stream, transfers by their bytes over a link. Where it was
+// measured, by how much longer it took.
 class CostTable {
  public:
   CostTable(const graph::Graph& graph, const Program& program, const hw::Profile& profile);
+  // Of the same program, model and machine as the analytic table.
+  static CostTable measured(const graph::Graph& graph, const Program& program, const CostTable& analytic,
+                            const Measurements& measurements);
   // Alone on the machine.
   double seconds(int instruction) const { return costs_[static_cast<size_t>(instruction)].seconds; }
   // True of transfers over h2d and d2h: they slow each other down to the joint limit.

@@ -17,7 +17,8 @@ using testing::random_instance;
 using testing::RandomInstance;
 
 struct Numbers {  // what choices come to, by unit
-  std::vector<double> z, device, out, disk, kept, v, k, q, update, compute, block_gb, block_in, block_read, workspace;
+  std::vector<double> z, device, out, disk, kept, v, k, q, update, compute, block_gb, block_in, block_read, workspace,
+      staged, late, late_to_disk;
 };
 
 Numbers numbers_of(const Instance& in, const WindowChoices& choices) {
@@ -34,10 +35,14 @@ Numbers numbers_of(const Instance& in, const WindowChoices& choices) {
     n.disk.push_back((home == Tier::kDisk ? in.boundary_gb[u] : 0) +
                      (c.retained_home == Tier::kDisk ? e.retained_gb : 0));
     n.out.push_back(n.z[u] + n.kept[u] - n.device[u]);
+    const bool late = in.sets_leave_behind && c.retained_home != Tier::kDevice;
+    n.late.push_back(late ? e.retained_gb : 0);
+    n.late_to_disk.push_back(c.retained_home == Tier::kDisk ? n.late[u] : 0);
     n.v.push_back(c.device_home);
     n.k.push_back(c.keep_weights);
     n.q.push_back(c.weights_on_disk);
-    n.update.push_back(c.device_home ? 0 : c.state_on_disk ? in.disk_update_s[u] : in.update_s[u]);
+    n.update.push_back(c.device_home ? 0 : in.update_s[u]);
+    n.staged.push_back((c.state_on_disk ? in.host_state_gb[u] : 0) + (c.weights_on_disk ? in.host_weight_gb[u] : 0));
     n.workspace.push_back(e.workspace_gb);
     n.compute.push_back(in.backward_s[u] + e.recompute_s);
     n.block_gb.push_back(0);
@@ -60,19 +65,23 @@ Numbers numbers_of(const Instance& in, const WindowChoices& choices) {
 
 // Memory with all traffic leaving at once and coming back at the last moment.
 bool fits(const Instance& in, const WindowChoices& choices, const Numbers& n) {
-  double homes = 0, host = 0, disk = 0;
+  double homes = 0, host = 0, disk = 0, peak = 0;
   for (size_t u = 0; u < n.z.size(); ++u) {
     homes += n.v[u] * in.device_home_gb[u];
-    host += n.out[u] - n.disk[u];
-    disk += n.disk[u];
+    disk += n.disk[u] + n.staged[u];
     if (!in.has_disk_homes() || choices.units[u].device_home) continue;
-    (choices.units[u].state_on_disk ? disk : host) += in.host_state_gb[u];
-    (choices.units[u].weights_on_disk ? disk : host) += in.host_weight_gb[u];
+    host += in.host_state_gb[u] + in.host_weight_gb[u] - n.staged[u];
   }
-  if (host > in.budget_gb.host + 1e-9 || disk > in.budget_gb.disk + 1e-9) return false;
+  for (size_t u = 0; u < n.z.size(); ++u) {
+    const double next = u + 1 < n.z.size() ? n.staged[u + 1] : 0, second = u + 2 < n.z.size() ? n.staged[u + 2] : 0;
+    peak = std::max(peak, host + n.staged[u] + next + second);
+    host += n.out[u] - n.disk[u];
+  }
+  if (std::max(host, peak) > in.budget_gb.host + 1e-9 || disk > in.budget_gb.disk + 1e-9) return false;
   double stays = homes;
   for (size_t u = 0; u < n.z.size(); ++u) {
-    const double forward = stays + n.z[u] + n.kept[u] + n.k[u] * in.weight_gb[u] + in.forward_workspace_gb[u];
+    const double forward = stays + n.z[u] + n.kept[u] + (u > 0 ? n.late[u - 1] : 0) + n.k[u] * in.weight_gb[u] +
+                           in.forward_workspace_gb[u];
     stays += n.device[u] + n.k[u] * in.weight_gb[u];
     const double backward = stays + n.out[u] + (u > 0 ? n.out[u - 1] : 0) + n.block_gb[u] + n.workspace[u];
     if (std::max(forward, backward) > in.budget_gb.device + 1e-9) return false;
@@ -99,7 +108,6 @@ Windows windows_of(const Instance& in, const Numbers& n) {
     Fixed f{0, 0, 0, in.forward_s[u] + n.v[u] * in.device_update_s[u]};
     f.in =
         (u + 1 < units ? in.weight_gb[u + 1] * (1 - n.v[u + 1]) : in.head.weight_gb) + (u == 0 ? in.boundary_gb[0] : 0);
-    f.read = u + 1 < units ? n.q[u + 1] * in.weight_gb[u + 1] : 0;
     Fixed b{n.block_in[u], 0, n.block_read[u], n.compute[u]};
     b.out = (u + 1 < units ? in.grad_gb[u + 1] * (1 - n.v[u + 1]) : in.head.grad_gb) + (u == 0 ? in.boundary_gb[0] : 0);
     const double again = u > 0 ? in.weight_gb[u - 1] * (1 - n.k[u - 1] - n.v[u - 1]) : 0;
@@ -174,17 +182,17 @@ double best_step(const Instance& in, const Numbers& n, const Windows& w) {
     lp.at_least("", LinearSum().add(length, l.disk_write).add(write, -1), 0);
   };
   const auto both_ways = [&](const std::vector<int>& there, const std::vector<int>& back,
-                             const std::vector<double>& items) {
+                             const std::vector<double>& items, const std::vector<double>& late) {
     const double all = total(items, 0, units);
     for (size_t k = 0; k < units; ++k) {
-      lp.at_most("", sum(there, 0, k + 1), total(items, 0, k + 1));
+      lp.at_most("", sum(there, 0, k + 1), total(items, 0, k + 1) - late[k]);
       lp.at_least("", sum(back, k + 1, units + 1), total(items, k, units));
     }
     lp.add_row("", all, sum(there, 0, units + 1), all);
     lp.add_row("", all, sum(back, 0, units + 1), all);
   };
-  both_ways(d, h, n.out);
-  both_ways(q, r, n.disk);
+  both_ways(d, h, n.out, n.late);
+  both_ways(q, r, n.disk, n.late_to_disk);
   double homes = 0, held = 0, stays = 0;
   for (size_t u = 0; u < units; ++u) homes += n.v[u] * in.device_home_gb[u];
   for (size_t u = 0; u < units; ++u) {
@@ -197,30 +205,47 @@ double best_step(const Instance& in, const Numbers& n, const Windows& w) {
                in.budget_gb.device - homes - stays - n.block_gb[u] - n.workspace[u] + total(n.out, u + 1, units));
     lp.at_least("", LinearSum().add(s[u + 1], 1).add(s[u], -1).add(wf[u], -1), 0);
     // Updates: early ones fit into what is left of backward once their gradients are there.
-    lp.at_most("", LinearSum().add(early[u], 1), in.update_in_backward ? n.update[u] : 0);
+    lp.at_most("", LinearSum().add(early[u], 1), in.update_in_backward && n.staged[u] == 0 ? n.update[u] : 0);
     lp.at_most("", sum(early, 0, u + 1).add(sum(wb, 0, u < 1 ? 0 : u - 1), -1), 0);
-    if (!in.chase && u > 0) continue;
-    const size_t before = in.chase ? u + 1 : units;
-    const double weights = (1 - n.v[u]) * in.weight_gb[u] / in.links_gbs.h2d +
-                           (u == 0 && n.q[0] > 0 ? in.weight_gb[0] / in.links_gbs.disk_read : 0);
-    lp.at_least("", sum(early, 0, before).add(s[u], 1), in.embedding_update_s + total(n.update, 0, before) + weights);
+  }
+  // Three lanes an update passes: ended[lane][u] is when the lane is done with unit u.
+  std::vector<int> ended[3];
+  for (auto& lane : ended) list(lane, units, 0);
+  for (size_t u = 0; u < units; ++u) {
+    const auto waits = [&](int column, int other, double seconds, int less, int more, double factor) {
+      lp.at_least("", LinearSum().add(column, 1).add(other, -1).add(less, 1).add(more, -factor), seconds);
+    };
+    const bool disk = in.has_disk_homes() && in.budget_gb.disk > 0;
+    const double read = disk ? n.staged[u] / in.links_gbs.disk_read : 0;
+    const double write = disk ? n.staged[u] / in.links_gbs.disk_write : 0;
+    waits(ended[1][u], u > 0 ? ended[1][u - 1] : -1, n.update[u] + (u > 0 ? 0 : in.embedding_update_s), early[u], -1,
+          0);
+    if (!disk) continue;
+    waits(ended[0][u], u > 0 ? ended[0][u - 1] : -1, read, -1, -1, 0);
+    if (u >= 3) waits(ended[0][u], ended[2][u - 3], read, -1, -1, 0);
+    waits(ended[1][u], ended[0][u], n.update[u], early[u], -1, 0);
+    waits(ended[2][u], ended[1][u], write, -1, -1, 0);
+    if (u > 0) waits(ended[2][u], ended[2][u - 1], write, -1, in.chase ? q[u - 1] : -1, 1 / in.links_gbs.disk_write);
+  }
+  for (size_t u = 0; u < (in.chase ? units : 1); ++u) {
+    lp.at_least("", LinearSum().add(s[u], 1).add(ended[1][in.chase ? u : units - 1], -1),
+                (1 - n.v[u]) * in.weight_gb[u] / in.links_gbs.h2d + (u == 0 ? in.lead_s : 0));
   }
   window(head, w.head, h[units], d[units], r[units], q[units]);
   if (in.head_update_s > 0) {
-    lp.at_least(
-        "", sum(early, 0, units).add(s[units], 1),
-        in.embedding_update_s + total(n.update, 0, units) + in.head_update_s + in.head.weight_gb / in.links_gbs.h2d);
+    lp.at_least("", LinearSum().add(s[units], 1).add(ended[1][units - 1], -1),
+                in.head_update_s + in.head.weight_gb / in.links_gbs.h2d);
   }
   const MipResult result = solve_mip(lp, {}, {"highs", 60, 0});
   EXPECT_EQ(result.status, MipStatus::kGapReached) << result.words;
-  return result.objective;
+  return result.objective + in.tail_s;
 }
 
 std::vector<UnitChoice> unit_choices(const Instance& in, size_t u) {
   std::vector<UnitChoice> sets = {{}}, out;
   for (size_t o = 1; o < in.menu[u].size(); ++o) {
     for (const Tier home : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
-      if ((home == Tier::kHost && in.budget_gb.host <= 0) || (home == Tier::kDisk && in.budget_gb.disk <= 0)) continue;
+      if ((home == Tier::kHost && in.budget_gb.host <= 0) || (home == Tier::kDisk && !in.offers_disk())) continue;
       UnitChoice c;
       c.menu = static_cast<int>(o);
       c.retained_home = home;
@@ -228,7 +253,7 @@ std::vector<UnitChoice> unit_choices(const Instance& in, size_t u) {
     }
   }
   for (UnitChoice c : sets) {
-    for (int weights = 0; weights < (in.has_disk_homes() ? 7 : 3); ++weights) {
+    for (int weights = 0; weights < (!in.has_disk_homes() ? 3 : in.disk_weights ? 7 : 5); ++weights) {
       c.keep_weights = weights == 1 || weights == 4 || weights == 6;
       c.device_home = weights == 2;
       c.state_on_disk = weights >= 3;
@@ -259,7 +284,7 @@ double brute_force(const Instance& in) {
     }
     for (const std::optional<Tier> home : {std::optional<Tier>(Tier::kDevice), std::optional<Tier>(Tier::kHost),
                                            std::optional<Tier>(Tier::kDisk), std::optional<Tier>()}) {
-      if ((home == Tier::kHost && in.budget_gb.host <= 0) || (home == Tier::kDisk && in.budget_gb.disk <= 0)) continue;
+      if ((home == Tier::kHost && in.budget_gb.host <= 0) || (home == Tier::kDisk && !in.offers_disk())) continue;
       if (!home && (u == 0 || length >= in.max_block)) continue;
       choices.boundaries[u] = home;
       for (const UnitChoice& c : of_unit[u]) {
@@ -323,6 +348,18 @@ TEST(BruteForce, FourUnitsOnDeviceAlone) { compare({4, false, false}, 2000, 80);
 TEST(BruteForce, FiveUnitsOnDeviceAlone) { compare({5, false, false}, 3000, 10); }
 TEST(BruteForce, SixUnitsOnDeviceAlone) { compare({6, false, false}, 3500, 1); }
 TEST(BruteForce, StateOnDisk) { compare({2, true, true, true}, 4000, 10); }
+TEST(BruteForce, SetsLeaveBehindTheirUnit) {
+  RandomInstance kind{3, true, false};
+  kind.sets_leave_behind = true;
+  compare(kind, 10000, 12);
+  compare({2, true, true, false, false, true, false, true}, 10100, 20);
+}
+TEST(BruteForce, StateAloneOnDisk) {
+  RandomInstance kind{3, true, true, true};
+  kind.state_alone_on_disk = kind.sets_leave_behind = true;
+  compare(kind, 11000, 6);
+}
+TEST(BruteForce, StateOnDiskWithoutChasing) { compare({2, true, true, true, false, false}, 12000, 8); }
 TEST(BruteForce, StateOnDiskAndBlocks) { compare({3, false, true, true}, 4500, 3); }
 TEST(BruteForce, UpdatesInBackward) { compare({3, true, false, false, true}, 5000, 6); }
 TEST(BruteForce, UpdatesInBackwardWithoutChasing) { compare({3, true, false, false, true, false}, 6000, 6); }

@@ -17,8 +17,8 @@ class Checker {
   std::vector<std::string> faults() {
     if (!shapes() || !choices()) return faults_;
     outgoing();
-    moved("drain", plan_.drain_gb, plan_.return_gb, out_);
-    moved("disk write", plan_.disk_write_gb, plan_.disk_read_gb, to_disk_);
+    moved("drain", plan_.drain_gb, plan_.return_gb, out_, set_out_);
+    moved("disk write", plan_.disk_write_gb, plan_.disk_read_gb, to_disk_, set_to_disk_);
     starts();
     for (size_t u = 0; u < units_; ++u) forward(u);
     for (size_t u = 0; u < units_; ++u) backward(u);
@@ -66,10 +66,12 @@ class Checker {
     for (size_t u = 0; u < units_; ++u) {
       const UnitChoice& c = choice(u);
       if (c.menu < 0 || static_cast<size_t>(c.menu) >= in_.menu[u].size()) fault("no such retained set: unit", u);
+      if (!in_.disk_activations && (at(u, Tier::kDisk) || c.retained_home == Tier::kDisk)) fault("on disk: unit", u);
       if (c.menu == 0 && c.retained_home != Tier::kDevice) fault("a home for nothing: unit", u);
       if (c.keep_weights && c.device_home) fault("kept and at home: unit", u);
       if (c.state_on_disk && (c.device_home || !in_.has_disk_homes())) fault("state on disk: unit", u);
       if (c.weights_on_disk && !c.state_on_disk) fault("weights on disk without the state: unit", u);
+      if (c.weights_on_disk && !in_.disk_weights) fault("weights on disk: unit", u);
     }
     return faults_.empty();
   }
@@ -93,6 +95,8 @@ class Checker {
                           (choice(u).retained_home == Tier::kHost ? entry(u).retained_gb : 0);
       out_.push_back(host + disk);
       to_disk_.push_back(disk);
+      set_out_.push_back(choice(u).retained_home == Tier::kDevice ? 0 : entry(u).retained_gb);
+      set_to_disk_.push_back(choice(u).retained_home == Tier::kDisk ? entry(u).retained_gb : 0);
     }
   }
 
@@ -103,10 +107,11 @@ class Checker {
   }
 
   void moved(const std::string& name, const std::vector<double>& there, const std::vector<double>& back,
-             const std::vector<double>& items) {
+             const std::vector<double>& items, const std::vector<double>& sets) {
     const double all = sum(items, 0, units_);
     for (size_t k = 0; k < units_; ++k) {
-      at_most(name + " before it is there, window", k, sum(there, 0, k + 1), sum(items, 0, k + 1), all);
+      at_most(name + " before it is there, window", k, sum(there, 0, k + 1),
+              sum(items, 0, k + 1) - (in_.sets_leave_behind ? sets[k] : 0), all);
       at_most(name + " back too late, unit", k, sum(items, k, units_), sum(back, k + 1, units_ + 1), all);
     }
     at_most(name + " incomplete", units_, all, sum(there, 0, units_ + 1));
@@ -115,35 +120,53 @@ class Checker {
     at_most(name + " back of more than there is", units_, sum(back, 0, units_ + 1), all);
   }
 
-  double update(size_t u) const {
-    if (choice(u).device_home) return 0;
-    return choice(u).state_on_disk ? in_.disk_update_s[u] : in_.update_s[u];
+  double update(size_t u) const { return choice(u).device_home ? 0 : in_.update_s[u]; }
+  double staged(size_t u) const {
+    return (choice(u).state_on_disk ? in_.host_state_gb[u] : 0) +
+           (choice(u).weights_on_disk ? in_.host_weight_gb[u] : 0);
+  }
+
+  // The earliest ends of the updates: each lane takes its units one after the other.
+  std::vector<double> update_ends() const {
+    std::vector<double> read, done, written;
+    for (size_t u = 0; u < units_; ++u) {
+      const double own = update(u) - plan_.early_update_s[u];
+      done.push_back((u > 0 ? done[u - 1] : in_.embedding_update_s) + own);
+      if (!in_.has_disk_homes() || in_.budget_gb.disk <= 0) continue;
+      const double room = u < kStagedUnits ? 0 : written[u - kStagedUnits];
+      read.push_back(std::max(room, u > 0 ? read[u - 1] : 0) + staged(u) / in_.links_gbs.disk_read);
+      done[u] = std::max(done[u], read[u] + own);
+      const double lane =
+          u > 0 ? written[u - 1] + (in_.chase ? plan_.disk_write_gb[u - 1] : 0) / in_.links_gbs.disk_write : 0;
+      written.push_back(std::max(done[u], lane) + staged(u) / in_.links_gbs.disk_write);
+    }
+    return done;
   }
 
   void starts() {
-    double work = in_.embedding_update_s, all = in_.embedding_update_s, early = 0, time = 0;
+    double early = 0, time = 0;
     for (size_t u = 0; u < units_; ++u) {
       if (!in_.update_in_backward && plan_.early_update_s[u] > 1e-9) fault("an update in backward: unit", u);
-      at_most("more of an update than there is, unit", u, plan_.early_update_s[u], update(u));
+      at_most("more of an update than there is, unit", u, plan_.early_update_s[u],
+              choice(u).state_on_disk ? 0 : update(u));
       // Gradients of units 0..u are with the host when windows u - 2..0 are all that is left of backward.
       early += plan_.early_update_s[u];
       if (u >= 2) time += plan_.backward_s[u - 2];
       if (in_.update_in_backward) at_most("updates in too little time up to unit", u, early, time);
-      all += update(u) - plan_.early_update_s[u];
     }
+    const std::vector<double> ends = update_ends();
     for (size_t u = 0; u < units_; ++u) {
-      work += update(u) - plan_.early_update_s[u];
       if (in_.chase || u == 0) {
-        double earliest = (in_.chase ? work : all) + away(u) * in_.weight_gb[u] / in_.links_gbs.h2d;
-        if (u == 0 && choice(0).weights_on_disk) earliest += in_.weight_gb[0] / in_.links_gbs.disk_read;
-        at_most("forward before the update, unit", u, earliest, plan_.start_s[u]);
+        const double updated = in_.chase ? ends[u] : ends.back();
+        at_most("forward before the update, unit", u,
+                updated + away(u) * in_.weight_gb[u] / in_.links_gbs.h2d + (u == 0 ? in_.lead_s : 0), plan_.start_s[u]);
       }
       at_most("forward before the unit before, unit", u + 1, plan_.start_s[u] + plan_.forward_s[u],
               plan_.start_s[u + 1]);
     }
     if (in_.head_update_s > 0) {
-      at_most("the head before its update", units_, all + in_.head_update_s + in_.head.weight_gb / in_.links_gbs.h2d,
-              plan_.start_s[units_]);
+      at_most("the head before its update", units_,
+              ends.back() + in_.head_update_s + in_.head.weight_gb / in_.links_gbs.h2d, plan_.start_s[units_]);
     }
   }
 
@@ -164,13 +187,10 @@ class Checker {
   void forward(size_t u) {
     const double seconds = plan_.forward_s[u];
     at_most("forward compute", u, in_.forward_s[u] + (choice(u).device_home ? in_.device_update_s[u] : 0), seconds);
-    double weights = in_.head.weight_gb, read = 0;
-    if (u + 1 < units_) {
-      weights = in_.weight_gb[u + 1] * away(u + 1);
-      read = choice(u + 1).weights_on_disk ? in_.weight_gb[u + 1] : 0;
-    }
+    double weights = in_.head.weight_gb;
+    if (u + 1 < units_) weights = in_.weight_gb[u + 1] * away(u + 1);
     if (u == 0) weights += in_.boundary_gb[0];
-    window("forward", u, seconds, weights, plan_.drain_gb[u], read, plan_.disk_write_gb[u]);
+    window("forward", u, seconds, weights, plan_.drain_gb[u], 0, plan_.disk_write_gb[u]);
     double held = homes();
     for (size_t i = 0; i <= u; ++i) {
       held += (plan_.choices.boundaries[i] ? in_.boundary_gb[i] : 0) + entry(i).retained_gb +
@@ -221,20 +241,25 @@ class Checker {
   }
 
   void budgets() {
-    double host = 0, disk = 0;
+    double held = 0, disk = 0;
     for (size_t u = 0; u < units_; ++u) {
-      host += out_[u] - to_disk_[u];
       disk += to_disk_[u];
       if (!in_.has_disk_homes() || choice(u).device_home) continue;
-      (choice(u).state_on_disk ? disk : host) += in_.host_state_gb[u];
-      (choice(u).weights_on_disk ? disk : host) += in_.host_weight_gb[u];
+      disk += staged(u);
+      held += in_.host_state_gb[u] + in_.host_weight_gb[u] - staged(u);
     }
-    at_most("host memory", 0, host, in_.budget_gb.host);
+    for (size_t u = 0; u < units_; ++u) {
+      double staging = 0;
+      for (size_t j = u; in_.has_disk_homes() && j < std::min(units_, u + kStagedUnits); ++j) staging += staged(j);
+      at_most("host memory with what is staged, unit", u, held + staging, in_.budget_gb.host);
+      held += out_[u] - to_disk_[u];
+    }
+    at_most("host memory", 0, held, in_.budget_gb.host);
     at_most("disk memory", 0, disk, in_.budget_gb.disk);
   }
 
   void step() {
-    const double step = plan_.start_s[units_] + plan_.head_s + sum(plan_.backward_s, 0, units_);
+    const double step = plan_.start_s[units_] + plan_.head_s + sum(plan_.backward_s, 0, units_) + in_.tail_s;
     at_most("windows longer than the step", 0, step, plan_.step_s);
     at_most("a step longer than its windows", 0, plan_.step_s, step);
   }
@@ -243,7 +268,7 @@ class Checker {
   const WindowPlan& plan_;
   size_t units_;
   double tolerance_;
-  std::vector<double> out_, to_disk_;
+  std::vector<double> out_, to_disk_, set_out_, set_to_disk_;
   std::vector<std::string> faults_;
 };
 

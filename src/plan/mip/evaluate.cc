@@ -13,13 +13,12 @@ constexpr double kEpsilon = 1e-9;  // GB: a byte
 
 Evaluator::Evaluator(const Instance& instance) : in_(instance), units_(static_cast<size_t>(instance.units)) {
   for (Pass* pass : {&forward_, &backward_}) {
-    for (auto* v :
-         {&pass->length, &pass->own, &pass->other, &pass->released, &pass->before, &pass->not_before, &pass->moved}) {
+    for (auto* v : {&pass->length, &pass->own, &pass->other, &pass->released, &pass->before, &pass->moved}) {
       v->assign(units_, 0);
     }
   }
-  for (auto* v :
-       {&out_, &to_disk_, &block_s_, &block_in_, &block_read_, &block_gb_, &backward_read_, &early_, &write_, &read_}) {
+  for (auto* v : {&out_, &to_disk_, &set_out_, &set_to_disk_, &block_s_, &block_in_, &block_read_, &block_gb_,
+                  &backward_read_, &early_, &write_, &read_, &staged_, &read_end_, &update_end_, &write_end_}) {
     v->assign(units_, 0);
   }
   start_.assign(units_ + 1, 0);
@@ -29,29 +28,31 @@ const MenuEntry& Evaluator::entry(const WindowChoices& choices, size_t u) const 
   return in_.menu[u][static_cast<size_t>(choices.units[u].menu)];
 }
 
-double Evaluator::update_s(const WindowChoices& choices, size_t u) const {
-  if (choices.units[u].device_home) return 0;
-  return choices.units[u].state_on_disk ? in_.disk_update_s[u] : in_.update_s[u];
-}
-
 void Evaluator::lay_out(const WindowChoices& choices) {
-  homes_gb_ = host_gb_ = disk_gb_ = 0;
+  homes_gb_ = host_gb_ = state_gb_ = disk_gb_ = 0;
   size_t begin = 0;
   double block_s = 0, block_in = 0, block_read = 0, block_gb = 0;
   for (size_t u = 0; u < units_; ++u) {
     const UnitChoice& choice = choices.units[u];
     const auto home = choices.boundaries[u];
     const double kept = entry(choices, u).retained_gb;
+    staged_[u] = 0;
     to_disk_[u] = (home == Tier::kDisk ? in_.boundary_gb[u] : 0) + (choice.retained_home == Tier::kDisk ? kept : 0);
     out_[u] =
         to_disk_[u] + (home == Tier::kHost ? in_.boundary_gb[u] : 0) + (choice.retained_home == Tier::kHost ? kept : 0);
+    if (in_.sets_leave_behind) {
+      set_out_[u] = choice.retained_home == Tier::kDevice ? 0 : kept;
+      set_to_disk_[u] = choice.retained_home == Tier::kDisk ? kept : 0;
+    }
     host_gb_ += out_[u] - to_disk_[u];
     disk_gb_ += to_disk_[u];
     if (choice.device_home) {
       homes_gb_ += in_.device_home_gb[u];
     } else if (in_.has_disk_homes()) {
-      (choice.state_on_disk ? disk_gb_ : host_gb_) += in_.host_state_gb[u];
-      (choice.weights_on_disk ? disk_gb_ : host_gb_) += in_.host_weight_gb[u];
+      staged_[u] =
+          (choice.state_on_disk ? in_.host_state_gb[u] : 0) + (choice.weights_on_disk ? in_.host_weight_gb[u] : 0);
+      disk_gb_ += staged_[u];
+      state_gb_ += in_.host_state_gb[u] + in_.host_weight_gb[u] - staged_[u];
     }
     // Sums over the units of the block before this one; its last but one is not streamed again.
     if (home) {
@@ -77,21 +78,17 @@ void Evaluator::lay_out_forward(const WindowChoices& choices) {
   double held = homes_gb_;
   for (size_t u = 0; u < units_; ++u) {
     const UnitChoice& choice = choices.units[u];
-    double weights = in_.head.weight_gb, read = 0;
-    if (u + 1 < units_) {
-      weights = choices.units[u + 1].device_home ? 0 : in_.weight_gb[u + 1];
-      read = choices.units[u + 1].weights_on_disk ? in_.weight_gb[u + 1] : 0;
-    }
+    double weights = in_.head.weight_gb;
+    if (u + 1 < units_) weights = choices.units[u + 1].device_home ? 0 : in_.weight_gb[u + 1];
     if (u == 0) weights += in_.boundary_gb[0];
     held += (choices.boundaries[u] ? in_.boundary_gb[u] : 0) + entry(choices, u).retained_gb +
             (choice.keep_weights ? in_.weight_gb[u] : 0);
     double length = in_.forward_s[u] + (choice.device_home ? in_.device_update_s[u] : 0);
     length = std::max({length, weights / in_.links_gbs.h2d, weights / in_.links_gbs.joint});
-    if (read > 0) length = std::max(length, read / in_.links_gbs.disk_read);
     forward_.length[u] = length;
     forward_.own[u] = 0;
     forward_.other[u] = weights;
-    forward_.released[u] = out_[u];
+    forward_.released[u] = out_[u] - set_out_[u] + (u > 0 ? set_out_[u - 1] : 0);
     forward_.before[u] = held + in_.forward_workspace_gb[u] - in_.budget_gb.device;
   }
 }
@@ -136,39 +133,67 @@ void Evaluator::lay_out_backward(const WindowChoices& choices) {
 
 // Updates that backward hides, as early units as possible first: every start profits. Needs the lengths of backward.
 void Evaluator::lay_out_updates(const WindowChoices& choices) {
-  double time = 0, early = 0, all = in_.embedding_update_s;
+  double time = 0, early = 0;
   for (size_t u = 0; u < units_; ++u) {
-    const double update = update_s(choices, u);
+    const bool waits = choices.units[u].device_home || choices.units[u].state_on_disk;
     if (u >= 2) time += backward_.length[u - 2];
-    early_[u] = in_.update_in_backward ? std::clamp(time - early, 0.0, update) : 0;
+    early_[u] = in_.update_in_backward && !waits ? std::clamp(time - early, 0.0, in_.update_s[u]) : 0;
     early += early_[u];
-    all += update - early_[u];
+    write_[u] = 0;
+    if (!in_.chase) update(choices, u);  // nothing is computed before the last of them
   }
-  double work = in_.embedding_update_s;
-  for (size_t u = 0; u < units_; ++u) {
-    work += update_s(choices, u) - early_[u];
-    double ready = 0;
-    if (in_.chase || u == 0) {
-      const double weights = choices.units[u].device_home ? 0 : in_.weight_gb[u] / in_.links_gbs.h2d;
-      ready = (in_.chase ? work : all) + weights;
-      if (u == 0 && choices.units[0].weights_on_disk) ready += in_.weight_gb[0] / in_.links_gbs.disk_read;
+}
+
+// When the lanes are done with unit u's update, all units before it known.
+void Evaluator::update(const WindowChoices& choices, size_t u) {
+  const double own = choices.units[u].device_home ? 0 : in_.update_s[u] - early_[u];
+  const double before = u > 0 ? update_end_[u - 1] : in_.embedding_update_s;
+  update_end_[u] = before + own;
+  if (!in_.has_disk_homes() || in_.budget_gb.disk <= 0) return;
+  const LinkRates& links = in_.links_gbs;
+  double free_at = u > 0 ? read_end_[u - 1] : 0;
+  if (u >= kStagedUnits) {  // only now is it known what the windows before it put on disk
+    const size_t w = u - kStagedUnits;
+    write_end_[w] = update_end_[w] + staged_[w] / links.disk_write;
+    if (w > 0) {
+      write_end_[w] = std::max(write_end_[w], write_end_[w - 1] + (staged_[w] + write_[w - 1]) / links.disk_write);
     }
-    if (u == 0) {
-      first_start_ = ready;
-    } else {
-      forward_.not_before[u - 1] = ready;
-    }
+    free_at = std::max(free_at, write_end_[w]);
   }
-  forward_.not_before[units_ - 1] =
-      in_.head_update_s > 0 ? all + in_.head_update_s + in_.head.weight_gb / in_.links_gbs.h2d : 0;
+  read_end_[u] = free_at + staged_[u] / links.disk_read;
+  update_end_[u] = std::max(update_end_[u], read_end_[u] + own);
+}
+
+// When forward of unit u (the head for u = L) may start for its update and weights.
+double Evaluator::earliest(const WindowChoices& choices, size_t u) const {
+  const double updated = update_end_[in_.chase && u < units_ ? u : units_ - 1];
+  if (u == units_) {
+    return in_.head_update_s > 0 ? updated + in_.head_update_s + in_.head.weight_gb / in_.links_gbs.h2d : 0;
+  }
+  if (!in_.chase && u > 0) return 0;
+  return updated + (u == 0 ? in_.lead_s : 0) +
+         (choices.units[u].device_home ? 0 : in_.weight_gb[u] / in_.links_gbs.h2d);
+}
+
+// What window u of forward puts on disk: as soon as it can.
+void Evaluator::write_disk(size_t u) {
+  head_write_left_ += to_disk_[u] - set_to_disk_[u] + (u > 0 ? set_to_disk_[u - 1] : 0);
+  if (!in_.offers_disk()) return;
+  write_[u] = std::clamp(forward_.length[u] * in_.links_gbs.disk_write, 0.0, head_write_left_);
+  head_write_left_ -= write_[u];
 }
 
 // Moves what is released as soon as a window's length allows; a window is stretched when the next one must not begin
-// before more has moved, or may not begin yet. False when something must have moved before it is released.
-bool Evaluator::move(Pass& pass, double rate, bool is_forward) {
+// before more has moved, or may not begin yet. False when something must have moved before it is released. `forward`:
+// the choices, in the forward pass; null in backward.
+bool Evaluator::move(Pass& pass, double rate, const WindowChoices* forward) {
   const double joint = in_.links_gbs.joint;
-  double released = 0, moved = 0, start = is_forward ? first_start_ : 0;
-  if (is_forward) start_[0] = start;
+  double released = 0, moved = 0, start = 0;
+  if (forward) {
+    head_write_left_ = 0;
+    if (in_.chase) update(*forward, 0);
+    start = start_[0] = earliest(*forward, 0);
+  }
   for (size_t u = 0; u < units_; ++u) {
     if (const double missing = pass.before[u] - moved; missing > kEpsilon) {
       if (u == 0 || missing > released - moved + kEpsilon) return false;
@@ -179,47 +204,62 @@ bool Evaluator::move(Pass& pass, double rate, bool is_forward) {
       pass.moved[u - 1] = amount;
       moved += missing;
       start += length - old;
-      if (is_forward) start_[u] = start;
+      if (forward) start_[u] = start;
     }
     released += pass.released[u];
-    if (is_forward) pass.length[u] = std::max(pass.length[u], pass.not_before[u] - start);
+    if (forward) {
+      if (in_.chase && u + 1 < units_) update(*forward, u + 1);
+      pass.length[u] = std::max(pass.length[u], earliest(*forward, u + 1) - start);
+      write_disk(u);
+    }
     const double room = std::min(pass.length[u] * rate, pass.length[u] * joint - pass.other[u]) - pass.own[u];
     pass.moved[u] = std::clamp(released - moved, 0.0, std::max(0.0, room));
     moved += pass.moved[u];
     start += pass.length[u];
-    if (is_forward) start_[u + 1] = start;
+    if (forward) start_[u + 1] = start;
   }
   pass.left = released - moved;
-  if (!is_forward) pass.left += out_[units_ - 1];
+  pass.left += forward ? set_out_[units_ - 1] : out_[units_ - 1];
+  if (forward) head_write_left_ += set_to_disk_[units_ - 1];
   return true;
 }
 
-// The same for the disk, whose windows are what they are; returns what is left for the head's.
-double Evaluator::move_disk(const std::vector<double>& length, double rate, bool is_forward,
-                            std::vector<double>& moved) const {
+// What windows of backward read from disk, from the last one on; the rest is left for the head's.
+void Evaluator::read_disk() {
   double waiting = 0;
   for (size_t u = 0; u < units_; ++u) {
-    if (is_forward) {
-      waiting += to_disk_[u];
-    } else if (u > 0) {
-      waiting += to_disk_[u - 1];
-    }
-    moved[u] = std::clamp(length[u] * rate - (is_forward ? 0 : backward_read_[u]), 0.0, waiting);
-    waiting -= moved[u];
+    if (u > 0) waiting += to_disk_[u - 1];
+    read_[u] = std::clamp(backward_.length[u] * in_.links_gbs.disk_read - backward_read_[u], 0.0, waiting);
+    waiting -= read_[u];
   }
-  return is_forward ? waiting : waiting + to_disk_[units_ - 1];
+  head_read_left_ = waiting + to_disk_[units_ - 1];
+}
+
+// In each window of forward what left the device, the state that is at home in host memory, and what is staged.
+double Evaluator::most_on_host() const {
+  double held = state_gb_, most = host_gb_ + state_gb_;
+  if (!in_.has_disk_homes()) return most;
+  for (size_t u = 0; u < units_; ++u) {
+    double staged = 0;
+    for (size_t j = u; j < std::min(units_, u + kStagedUnits); ++j) staged += staged_[j];
+    most = std::max(most, held + staged);
+    held += out_[u] - to_disk_[u];
+  }
+  return most;
 }
 
 bool Evaluator::run(const WindowChoices& choices) {
   lay_out(choices);
-  if (host_gb_ > in_.budget_gb.host + kEpsilon || disk_gb_ > in_.budget_gb.disk + kEpsilon) return false;
+  if (!in_.disk_activations && std::any_of(to_disk_.begin(), to_disk_.end(), [](double gb) { return gb > 0; })) {
+    return false;
+  }
+  if (most_on_host() > in_.budget_gb.host + kEpsilon || disk_gb_ > in_.budget_gb.disk + kEpsilon) return false;
   lay_out_backward(choices);
-  if (!move(backward_, in_.links_gbs.h2d, false)) return false;
+  if (!move(backward_, in_.links_gbs.h2d, nullptr)) return false;
   lay_out_updates(choices);
   lay_out_forward(choices);
-  if (!move(forward_, in_.links_gbs.d2h, true)) return false;
-  head_write_left_ = move_disk(forward_.length, in_.links_gbs.disk_write, true, write_);
-  head_read_left_ = move_disk(backward_.length, in_.links_gbs.disk_read, false, read_);
+  if (!move(forward_, in_.links_gbs.d2h, &choices)) return false;
+  read_disk();
   const double in = head_in_ + backward_.left, out = forward_.left;
   head_s_ =
       std::max({in_.head.compute_s, in / in_.links_gbs.h2d, out / in_.links_gbs.d2h, (in + out) / in_.links_gbs.joint});
@@ -227,7 +267,7 @@ bool Evaluator::run(const WindowChoices& choices) {
   if (head_read_left_ + head_read_ > 0) {
     head_s_ = std::max(head_s_, (head_read_left_ + head_read_) / in_.links_gbs.disk_read);
   }
-  step_s_ = start_[units_] + head_s_;
+  step_s_ = start_[units_] + head_s_ + in_.tail_s;
   for (const double length : backward_.length) step_s_ += length;
   return true;
 }
@@ -262,7 +302,7 @@ Excess Evaluator::excess(const WindowChoices& choices) {
   lay_out_backward(choices);
   lay_out_forward(choices);
   Excess excess;
-  excess.host = std::max(0.0, host_gb_ - in_.budget_gb.host);
+  excess.host = std::max(0.0, most_on_host() - in_.budget_gb.host);
   excess.disk = std::max(0.0, disk_gb_ - in_.budget_gb.disk);
   for (Pass* pass : {&forward_, &backward_}) {
     double released = 0;  // up to the window before: all of it may have moved

@@ -34,12 +34,11 @@ class Evaluator {
  private:
   // A pass over the windows in which traffic moves one way: forward in time order, backward from its end.
   struct Pass {
-    std::vector<double> length;      // of each window, L
-    std::vector<double> own;         // GB that the lane must move in the window besides
-    std::vector<double> other;       // GB that the opposite lane moves
-    std::vector<double> released;    // GB that may move from this window on
-    std::vector<double> before;      // GB that must have moved before this window
-    std::vector<double> not_before;  // s: when window u + 1 may start at the earliest
+    std::vector<double> length;    // of each window, L
+    std::vector<double> own;       // GB that the lane must move in the window besides
+    std::vector<double> other;     // GB that the opposite lane moves
+    std::vector<double> released;  // GB that may move from this window on
+    std::vector<double> before;    // GB that must have moved before this window
     std::vector<double> moved;
     double left = 0;  // for the head's window
   };
@@ -48,18 +47,22 @@ class Evaluator {
   void lay_out_forward(const WindowChoices& choices);
   void lay_out_backward(const WindowChoices& choices);
   void lay_out_updates(const WindowChoices& choices);
-  bool move(Pass& pass, double rate, bool is_forward);
-  double move_disk(const std::vector<double>& length, double rate, bool is_forward, std::vector<double>& moved) const;
+  void update(const WindowChoices& choices, size_t u);
+  double earliest(const WindowChoices& choices, size_t u) const;
+  void write_disk(size_t u);
+  double most_on_host() const;
+  bool move(Pass& pass, double rate, const WindowChoices* forward);
+  void read_disk();
   bool run(const WindowChoices& choices);
-  double update_s(const WindowChoices& choices, size_t u) const;
   const MenuEntry& entry(const WindowChoices& choices, size_t u) const;
 
   const Instance& in_;
   size_t units_;
   Pass forward_, backward_;
-  std::vector<double> out_, to_disk_, block_s_, block_in_, block_read_, block_gb_;
+  std::vector<double> out_, to_disk_, set_out_, set_to_disk_, block_s_, block_in_, block_read_, block_gb_;
   std::vector<double> backward_read_, early_, start_, write_, read_;
-  double homes_gb_ = 0, host_gb_ = 0, disk_gb_ = 0, head_in_ = 0, head_read_ = 0, head_s_ = 0, first_start_ = 0;
+  std::vector<double> staged_, read_end_, update_end_, write_end_;  // of the updates, by unit
+  double homes_gb_ = 0, host_gb_ = 0, state_gb_ = 0, disk_gb_ = 0, head_in_ = 0, head_read_ = 0, head_s_ = 0;
   double head_write_left_ = 0, head_read_left_ = 0, step_s_ = 0;
 };
 

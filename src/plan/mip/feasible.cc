@@ -15,15 +15,17 @@ struct Label {
   double device = 0;  // boundaries and retained sets at home on the device
   double host = 0;
   double disk = 0;
-  double leaving = 0;  // bytes that leave the device with the unit
-  int before = -1;     // label of the unit before, in front `before_length`
+  double leaving = 0;      // bytes that leave the device with the unit
+  double set_leaving = 0;  // those of its retained set
+  int before = -1;         // label of the unit before, in front `before_length`
   int before_length = 0;
   std::optional<Tier> boundary;
   int menu = 0;
   Tier retained_home = Tier::kDevice;
 
   bool is_no_worse(const Label& other) const {
-    return device <= other.device && host <= other.host && disk <= other.disk && leaving <= other.leaving;
+    return device <= other.device && host <= other.host && disk <= other.disk && leaving <= other.leaving &&
+           set_leaving <= other.set_leaving;
   }
 };
 using Front = std::vector<Label>;
@@ -81,9 +83,11 @@ class Search {
       if (o > 0 && !is_smaller_workspace(u, o)) continue;
       for (const Tier home : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
         if (o == 0 && home != Tier::kDevice) continue;
+        if (home == Tier::kDisk && !in_.offers_disk()) continue;
         next.menu = static_cast<int>(o);
         next.retained_home = home;
         for (const Tier boundary : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
+          if (boundary == Tier::kDisk && !in_.offers_disk()) continue;
           next.boundary = boundary;
           take(u, from, next, 0);
         }
@@ -103,9 +107,11 @@ class Search {
     next.host = host_is_ample_ ? 0 : from.host + gb[1];
     next.disk = from.disk + gb[2];
     next.leaving = gb[1] + gb[2];
+    next.set_leaving = next.retained_home == Tier::kDevice ? 0 : entry.retained_gb;
     double buffers = 0;
     for (size_t j = 0; j < length; ++j) buffers += in_.boundary_gb[u - j];
-    const double forward = next.device + next.leaving + in_.forward_workspace_gb[u];
+    const double late = in_.sets_leave_behind ? from.set_leaving : 0;
+    const double forward = next.device + next.leaving + late + in_.forward_workspace_gb[u];
     const double backward = next.device + next.leaving + from.leaving + buffers + entry.workspace_gb;
     if (std::max(forward, backward) > budget_.device + kEpsilon || next.host > budget_.host + kEpsilon ||
         next.disk > budget_.disk + kEpsilon) {
@@ -155,39 +161,58 @@ class Search {
   std::vector<std::vector<Front>> fronts_;
 };
 
-// Which units live on the device, and how many have their state and weights on disk: counts from the first unit on.
+// Which units live on the device, and how many of the others have their state and weights on disk. Those on the device
+// are the first; those on disk stand evenly among the rest, so that updates in host memory hide behind the disk.
 struct Homes {
   size_t device = 0, state = 0, weights = 0;
+  bool is_chosen(size_t u, size_t count, size_t units) const {
+    const size_t others = units - device, at = u - device;
+    return u >= device && (at + 1) * count / others > at * count / others;
+  }
 };
 
-TierGb left_beside(const Instance& in, const Homes& homes) {
+std::vector<UnitChoice> choices_of(const Instance& in, const Homes& homes) {
+  const size_t units = in.host_state_gb.size();
+  std::vector<UnitChoice> choices(static_cast<size_t>(in.units));
+  for (size_t u = 0; u < units; ++u) {
+    choices[u].device_home = u < homes.device;
+    choices[u].state_on_disk = homes.is_chosen(u, homes.state, units);
+    choices[u].weights_on_disk = choices[u].state_on_disk && homes.is_chosen(u, homes.weights, units);
+  }
+  return choices;
+}
+
+TierGb left_beside(const Instance& in, const std::vector<UnitChoice>& choices) {
   TierGb left = in.budget_gb;
+  double staged = 0;
   for (size_t u = 0; u < in.host_state_gb.size(); ++u) {
-    if (u < homes.device) {
+    const UnitChoice& choice = choices[u];
+    if (choice.device_home) {
       left.device -= in.device_home_gb[u];
       continue;
     }
-    (u < homes.device + homes.state ? left.disk : left.host) -= in.host_state_gb[u];
-    (u < homes.device + homes.weights ? left.disk : left.host) -= in.host_weight_gb[u];
+    const double state = in.host_state_gb[u], weights = in.host_weight_gb[u];
+    (choice.state_on_disk ? left.disk : left.host) -= state;
+    (choice.weights_on_disk ? left.disk : left.host) -= weights;
+    staged = std::max(staged, (choice.state_on_disk ? state : 0) + (choice.weights_on_disk ? weights : 0));
   }
+  left.host -= static_cast<double>(kStagedUnits) * staged;
   return left;
 }
 
 std::optional<WindowChoices> fit_beside(const Instance& in, const Homes& homes, bool& is_proof) {
-  const TierGb left = left_beside(in, homes);
+  std::vector<UnitChoice> units = choices_of(in, homes);
+  const TierGb left = left_beside(in, units);
   if (left.device < -kEpsilon || left.host < -kEpsilon || left.disk < -kEpsilon) return {};
   Search search(in, {std::max(0.0, left.device), std::max(0.0, left.host), std::max(0.0, left.disk)});
   auto found = search.run();
   is_proof = is_proof && search.is_complete();
   if (!found) return {};
-  WindowChoices choices{std::move(found->first), std::move(found->second)};
-  for (size_t u = 0; u < in.host_state_gb.size(); ++u) {
-    UnitChoice& unit = choices.units[u];
-    unit.device_home = u < homes.device;
-    unit.state_on_disk = !unit.device_home && u < homes.device + homes.state;
-    unit.weights_on_disk = !unit.device_home && u < homes.device + homes.weights;
+  for (size_t u = 0; u < units.size(); ++u) {
+    units[u].menu = found->second[u].menu;
+    units[u].retained_home = found->second[u].retained_home;
   }
-  return choices;
+  return WindowChoices{std::move(found->first), std::move(units)};
 }
 
 }  // namespace
@@ -207,9 +232,9 @@ Fit find_fit(const Instance& in) {
        device += device + stride > units && device < units ? units - device : stride) {
     for (const double room : {boundaries, 0.0}) {
       Homes homes{device, 0, 0};
-      const auto enough = [&] { return left_beside(in, homes).host >= room; };
+      const auto enough = [&] { return left_beside(in, choices_of(in, homes)).host >= room; };
       while (!enough() && homes.state + device < units) ++homes.state;
-      while (!enough() && homes.weights < homes.state) ++homes.weights;
+      while (!enough() && in.disk_weights && homes.weights < homes.state) ++homes.weights;
       bool ignored = true;
       if ((fit.choices = fit_beside(in, homes, ignored))) return fit;
     }

@@ -14,6 +14,19 @@ namespace {
 constexpr double kGain = 1e-9;  // seconds: less is no gain
 constexpr std::array kTiers = {Tier::kDevice, Tier::kHost, Tier::kDisk};
 
+// Units with equal costs: their choices can be exchanged.
+bool are_alike(const Instance& in, size_t a, size_t b) {
+  for (const auto* v : {&in.forward_s, &in.backward_s, &in.boundary_gb, &in.weight_gb, &in.grad_gb, &in.update_s,
+                        &in.device_home_gb, &in.device_update_s, &in.forward_workspace_gb}) {
+    if ((*v)[a] != (*v)[b]) return false;
+  }
+  if (in.has_disk_homes() &&
+      (in.host_state_gb[a] != in.host_state_gb[b] || in.host_weight_gb[a] != in.host_weight_gb[b])) {
+    return false;
+  }
+  return in.menu[a] == in.menu[b];
+}
+
 // One unit's change: its boundary's home, its retained set, or where its weights are.
 struct Change {
   enum class What { kBoundary, kRetained, kWeights } what = What::kBoundary;
@@ -29,6 +42,11 @@ class Improver {
       : in_(instance), evaluator_(instance), best_(choices), left_(evaluations), seed_(seed) {
     target_s_ = std::max(target_s, instance.bound_s() * (1 + 1e-6));
     best_s_ = price();
+    for (size_t u = 0; u < choices.units.size(); ++u) {
+      size_t first = 0;
+      while (first < u && (alike_[first] != first || !are_alike(in_, first, u))) ++first;
+      alike_.push_back(first);
+    }
     for (size_t o = 0; o < max_menu(); ++o) {
       for (const Tier home : kTiers) {
         if (usable(home) && (o > 0 || home == Tier::kDevice)) changes_.push_back(retained(static_cast<int>(o), home));
@@ -44,7 +62,7 @@ class Improver {
     if (!in_.has_disk_homes()) return;
     for (const bool keep : {false, true}) {
       changes_.push_back(weights(keep, false, true, false));
-      changes_.push_back(weights(keep, false, true, true));
+      if (in_.disk_weights) changes_.push_back(weights(keep, false, true, true));
     }
   }
 
@@ -72,6 +90,7 @@ class Improver {
       make_room();
       improved = take_gains();
       improved = sweep() || improved;
+      improved = exchange() || improved;
     }
   }
 
@@ -115,7 +134,7 @@ class Improver {
     return c;
   }
   bool usable(Tier tier) const {
-    return tier == Tier::kDevice || (tier == Tier::kHost ? in_.budget_gb.host : in_.budget_gb.disk) > 0;
+    return tier == Tier::kDevice || (tier == Tier::kHost ? in_.budget_gb.host > 0 : in_.offers_disk());
   }
   size_t max_menu() const {
     size_t most = 0;
@@ -248,6 +267,32 @@ class Improver {
     return improved;
   }
 
+  // Where budgets are full nothing can be taken, but places can be changed.
+  bool exchange() {
+    bool improved = false;
+    const size_t units = best_.units.size();
+    for (size_t apart = 1; apart < units; apart *= 2) {
+      for (size_t u = 0; u + apart < units && left_ > 0; ++u) {
+        UnitChoice &a = best_.units[u], &b = best_.units[u + apart];
+        if (!(a == b) && alike_[u] == alike_[u + apart]) improved = try_swap(a, b) || improved;
+        auto &here = best_.boundaries[u], &there = best_.boundaries[u + apart];
+        if (here && there && *here != *there) improved = try_swap(here, there) || improved;
+      }
+    }
+    return improved;
+  }
+  template <typename T>
+  bool try_swap(T& a, T& b) {
+    std::swap(a, b);
+    const double seconds = price();
+    if (seconds <= best_s_ - kGain) {
+      best_s_ = seconds;
+      return true;
+    }
+    std::swap(a, b);
+    return false;
+  }
+
   // The same change for two neighbours: windows of both are bound by what they share.
   bool try_pair(const Change& change, size_t u) {
     const auto boundary = best_.boundaries[u];
@@ -264,6 +309,7 @@ class Improver {
   double best_s_ = 0, target_s_ = 0;
   int left_, seed_;
   std::vector<Change> changes_;
+  std::vector<size_t> alike_;  // by unit: the first one with its costs
 };
 
 }  // namespace
@@ -289,7 +335,7 @@ class Regular {
     for (bool swapped = true; swapped && left_ > 0;) {
       swapped = false;
       for (size_t u = 0; u + 1 < choices_.units.size() && left_ > 0; ++u) {
-        if (!are_equal(u, u + 1)) continue;
+        if (!are_alike(in_, u, u + 1)) continue;
         swapped = swap_boundaries(u) || swapped;
         swapped = swap_units(u) || swapped;
       }
@@ -299,13 +345,6 @@ class Regular {
   }
 
  private:
-  bool are_equal(size_t a, size_t b) const {
-    for (const auto* v : {&in_.forward_s, &in_.backward_s, &in_.boundary_gb, &in_.weight_gb, &in_.grad_gb,
-                          &in_.update_s, &in_.device_home_gb, &in_.device_update_s, &in_.forward_workspace_gb}) {
-      if ((*v)[a] != (*v)[b]) return false;
-    }
-    return in_.menu[a] == in_.menu[b];
-  }
   bool fits() {
     --left_;
     return evaluator_.step_s(choices_) <= allowed_s_;
@@ -370,7 +409,7 @@ WindowPlan greedy_plan(const Instance& instance, const WindowChoices& fit, int e
   for (size_t o = 1; o < entries; ++o) {
     for (const Tier home : kTiers) {
       if (home == Tier::kHost && instance.budget_gb.host <= 0) continue;
-      if (home == Tier::kDisk && instance.budget_gb.disk <= 0) continue;
+      if (home == Tier::kDisk && !instance.offers_disk()) continue;
       WindowChoices start = filled(evaluator, instance, fit, o, home);
       const double seconds = evaluator.step_s(start);
       starts.emplace_back(seconds, std::move(start));

@@ -131,11 +131,15 @@ void read_objects(const JsonObject& object, Instance& instance) {
   instance.budget_gb = {budget.number("device"), budget.number("host"), budget.number("disk")};
   if (object.has("host_state_gb")) instance.host_state_gb = numbers_at(object, "host_state_gb");
   if (object.has("host_weight_gb")) instance.host_weight_gb = numbers_at(object, "host_weight_gb");
-  if (object.has("disk_update_s")) instance.disk_update_s = numbers_at(object, "disk_update_s");
+  instance.disk_weights = object.boolean_or("disk_weights", true);
+  instance.disk_activations = object.boolean_or("disk_activations", true);
+  instance.sets_leave_behind = object.boolean_or("sets_leave_behind", false);
   instance.update_in_backward = object.boolean_or("update_in_backward", false);
   instance.chase = object.boolean_or("chase", true);
   instance.embedding_update_s = object.number_or("embedding_update_s", 0);
   instance.head_update_s = object.number_or("head_update_s", 0);
+  instance.lead_s = object.number_or("lead_s", 0);
+  instance.tail_s = object.number_or("tail_s", 0);
   instance.reference = reference_from(object);
 }
 
@@ -157,7 +161,7 @@ void each_vector(I& instance, F&& f) {
 
 double Instance::bound_s() const {
   const auto sum = [](const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); };
-  return sum(forward_s) + sum(backward_s) + head.compute_s;
+  return lead_s + sum(forward_s) + sum(backward_s) + head.compute_s + tail_s;
 }
 
 void check_instance(const Instance& instance, const std::string& where) {
@@ -179,18 +183,17 @@ void check_instance(const Instance& instance, const std::string& where) {
   check_number(instance.budget_gb.disk, where, "budget_gb.disk");
   check_number(instance.embedding_update_s, where, "embedding_update_s");
   check_number(instance.head_update_s, where, "head_update_s");
+  check_number(instance.lead_s, where, "lead_s");
+  check_number(instance.tail_s, where, "tail_s");
   check_links(instance, where);
   if (instance.max_block < 1)
     throw InputError("{}: \"max_block\" is {}, expected at least 1", where, instance.max_block);
   if (!(instance.gap >= 0 && instance.gap <= 1)) {
     throw InputError("{}: \"gap\" is {}, expected a number from 0 to 1", where, instance.gap);
   }
-  const size_t given = size_t{!instance.host_state_gb.empty()} + size_t{!instance.host_weight_gb.empty()} +
-                       size_t{!instance.disk_update_s.empty()};
-  if (given == 0) return;
+  if (instance.host_state_gb.empty() && instance.host_weight_gb.empty()) return;
   check_numbers(instance.host_state_gb, instance.units, where, "host_state_gb");
   check_numbers(instance.host_weight_gb, instance.units, where, "host_weight_gb");
-  check_numbers(instance.disk_update_s, instance.units, where, "disk_update_s");
 }
 
 Instance instance_from_json(const Json& json, const std::string& where) {
@@ -241,12 +244,16 @@ Json to_json(const Instance& instance) {
   if (instance.has_disk_homes()) {
     json["host_state_gb"] = instance.host_state_gb;
     json["host_weight_gb"] = instance.host_weight_gb;
-    json["disk_update_s"] = instance.disk_update_s;
+    if (!instance.disk_weights) json["disk_weights"] = false;
   }
+  if (!instance.disk_activations) json["disk_activations"] = false;
+  if (instance.sets_leave_behind) json["sets_leave_behind"] = true;
   if (instance.update_in_backward) json["update_in_backward"] = true;
   if (!instance.chase) json["chase"] = false;
   if (instance.embedding_update_s > 0) json["embedding_update_s"] = instance.embedding_update_s;
   if (instance.head_update_s > 0) json["head_update_s"] = instance.head_update_s;
+  if (instance.lead_s > 0) json["lead_s"] = instance.lead_s;
+  if (instance.tail_s > 0) json["tail_s"] = instance.tail_s;
   if (instance.reference) {
     json["reference"] = {{"solver", instance.reference->solver},
                          {"status", instance.reference->status},

@@ -53,6 +53,10 @@ struct ReferenceSolution {
   friend bool operator==(const ReferenceSolution&, const ReferenceSolution&) = default;
 };
 
+// Units whose state is in host memory at once on its way from disk, through its update, and back: that of unit u is
+// read when that of unit u - kStagedUnits is written.
+inline constexpr size_t kStagedUnits = 3;
+
 // Members bear the names of their JSON keys; vectors have one entry a unit. Boundary i is the input of unit i.
 struct Instance {
   std::string name;
@@ -76,13 +80,16 @@ struct Instance {
 
   // Extensions. Left out (empty, false, true, 0) they leave the problem as it is without them.
 
-  // (a) Homes on disk. Given all three or none. A unit's optimizer state (host_state_gb) and, then, its master weights
-  // and gradient (host_weight_gb) are in host memory unless the unit is at home on the device or they are at home on
-  // disk; budget_gb.host and .disk are then gross of them. disk_update_s replaces update_s where the state streams
-  // through the host. Weights at home on disk are read (P, disk_read) in each window that brings them to the device.
+  // (a) Homes on disk. Given both or none. A unit's optimizer state (host_state_gb) and, then, its master weights
+  // (host_weight_gb) are in host memory unless the unit is at home on the device or they are at home on disk;
+  // budget_gb.host and .disk are then gross of them. What is on disk is read into host memory for the unit's update and
+  // written back behind it; weights at home on disk are read (P, disk_read) once more in each window of backward that
+  // brings them to the device. disk_weights: whether weights may be on disk at all.
   std::vector<double> host_state_gb;
   std::vector<double> host_weight_gb;
-  std::vector<double> disk_update_s;
+  bool disk_weights = true;
+  // Whether boundaries and retained sets may be on disk.
+  bool disk_activations = true;
   // (b) A unit's update may begin as soon as its gradient is in host memory (no clipping barrier): forward waits only
   // for what backward has not hidden.
   bool update_in_backward = false;
@@ -91,9 +98,16 @@ struct Instance {
   // (d) The embedding's update ends before unit 0's begins, the head's before the head window begins.
   double embedding_update_s = 0;
   double head_update_s = 0;
+  // (e) A retained set leaves the device from the window behind its unit's on, not from that window on.
+  bool sets_leave_behind = false;
+  // (f) What stands before the first window besides its update and weights, and behind the last one: rows that come
+  // from the host, their gradient that goes back.
+  double lead_s = 0;
+  double tail_s = 0;
 
   bool has_disk_homes() const { return !host_state_gb.empty(); }
-  // Sum of forward, backward and head: everything hidden, nothing recomputed. No plan is faster.
+  bool offers_disk() const { return budget_gb.disk > 0 && disk_activations; }  // to boundaries and retained sets
+  // Sum of forward, backward, head and (f): everything hidden, nothing recomputed. No plan is faster.
   double bound_s() const;
   friend bool operator==(const Instance&, const Instance&) = default;
 };

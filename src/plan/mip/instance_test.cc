@@ -56,7 +56,7 @@ TEST(Instance, RefusalsNameTheKey) {
   expect_refused([](Json& j) { j["budget_gb"]["host"] = -2; }, "budget_gb.host");
   expect_refused([](Json& j) { j["max_block"] = 0; }, "max_block");
   expect_refused([](Json& j) { j["gap"] = -0.1; }, "gap");
-  expect_refused([](Json& j) { j.erase("disk_update_s"); }, "disk_update_s");
+  expect_refused([](Json& j) { j.erase("host_weight_gb"); }, "host_weight_gb");
   expect_refused([](Json& j) { j["formulation"] = "paper"; }, "formulation");
   expect_refused([](Json& j) { j["menu"][0][0]["retained"] = {1}; }, "retained");
   expect_refused([](Json& j) { j = Json::array(); }, "object");

@@ -12,6 +12,7 @@ struct RandomInstance {
   int units = 3;
   bool host = true, disk = true;  // tiers that exist
   bool disk_homes = false, update_in_backward = false, chase = true, extra_updates = false;
+  bool sets_leave_behind = false, state_alone_on_disk = false;
 };
 
 // Windows of seconds and items of GB over links of GB/s, so that ties of 1e-6 s are below a millionth of a step.
@@ -54,16 +55,19 @@ inline Instance random_instance(const RandomInstance& kind, uint64_t seed) {
     for (int u = 0; u < kind.units; ++u) {
       in.host_state_gb.push_back(between(1, 4));
       in.host_weight_gb.push_back(between(0.5, 2));
-      in.disk_update_s.push_back(in.update_s[static_cast<size_t>(u)] * between(1, 3));
     }
     in.budget_gb.host += between(0, 5) * kind.units;
     in.budget_gb.disk += between(0, 5) * kind.units;
   }
   in.update_in_backward = kind.update_in_backward;
   in.chase = kind.chase;
+  in.sets_leave_behind = kind.sets_leave_behind;
+  if (kind.state_alone_on_disk) in.disk_weights = in.disk_activations = false;
   if (kind.extra_updates) {
     in.embedding_update_s = between(0, 3);
     in.head_update_s = between(0.1, 5);
+    in.lead_s = between(0, 1);
+    in.tail_s = between(0, 1);
   }
   return in;
 }

@@ -7,6 +7,7 @@
 #include "plan/mip/evaluate.h"
 #include "plan/mip/feasible.h"
 #include "plan/mip/incumbent.h"
+#include "plan/mip/rounding.h"
 #include "plan/mip/window_problem.h"
 
 namespace lazytrain::plan {
@@ -28,7 +29,7 @@ class Solving {
 
   WindowSolution run() {
     const Fit fit = find_fit(in_);
-    bound_s_ = in_.bound_s();
+    bound_s_ = std::max(in_.bound_s(), options_.bound_s);
     solution_.solver = "greedy";
     if (fit.choices) take(greedy_plan(in_, *fit.choices));
     solution_.incumbent_step_s = best_ ? best_->step_s : 0;
@@ -85,21 +86,29 @@ class Solving {
 
   // The relaxation's bound is often all the proof that is needed, and a little more search all that is missing.
   bool relaxed_is_enough(const WindowProblem& problem) {
-    Mip relaxed = problem.mip;
-    for (MipColumn& column : relaxed.columns) column.integer = false;
-    SolveOptions options = options_;
-    options.time_limit_s = left_s();
-    const MipResult result = solve_mip(relaxed, {}, options);
-    if (result.status != MipStatus::kGapReached) return false;
-    raise_bound(result.bound - problem.max_ties);
-    solution_.words = "the relaxation's bound";
-    solution_.solver = result.solver;
+    if (options_.bound_s <= 0) {
+      Mip relaxed = problem.mip;
+      for (MipColumn& column : relaxed.columns) column.integer = false;
+      SolveOptions options = options_;
+      options.time_limit_s = left_s();
+      const MipResult result = solve_mip(relaxed, {}, options);
+      if (result.status != MipStatus::kGapReached) return false;
+      raise_bound(result.bound - problem.max_ties);
+      solution_.words = "the relaxation's bound";
+      solution_.solver = result.solver;
+      if (is_open()) search_near(problem, result.values);
+    }
     for (int round = 0; round < 4 && is_open() && left_s() > 0; ++round) {
-      take(improve(in_, best_->choices, kGreedyEvaluations * std::max(1, in_.units / 32) / 2,
-                   bound_s_ / (1 - std::min(0.5, options_.gap)), round + 2));
+      take(improve(in_, best_->choices, evaluations(), bound_s_ / (1 - std::min(0.5, options_.gap)), round + 2));
     }
     return !is_open();
   }
+  void search_near(const WindowProblem& problem, const std::vector<double>& values) {
+    const auto start = repaired(in_, rounded(in_, problem, values));
+    if (!start || !std::isfinite(Evaluator(in_).step_s(*start))) return;
+    take(improve(in_, *start, evaluations(), bound_s_ / (1 - std::min(0.5, options_.gap))));
+  }
+  int evaluations() const { return kGreedyEvaluations * std::max(1, in_.units / 32) / 2; }
   void raise_bound(double bound) {
     if (std::isfinite(bound)) bound_s_ = std::max(bound_s_, bound);
   }

@@ -13,6 +13,7 @@ struct SolveOptions {
   std::string solver;        // highs, scip, greedy; empty: highs where it is built in, else greedy
   double time_limit_s = 60;  // wall clock; 0: whatever is known without a solver
   double gap = -1;           // relative; negative: the instance's
+  double bound_s = 0;        // known from elsewhere: no plan is faster
 };
 
 enum class MipStatus {

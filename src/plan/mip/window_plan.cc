@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/units.h"
+#include "plan/letters.h"
 
 namespace lazytrain::plan {
 
@@ -55,17 +56,6 @@ Json to_json(const Instance& instance, const WindowPlan& plan) {
 
 namespace {
 
-char letter_of(const std::optional<Tier>& home) {
-  if (!home) return '.';
-  return *home == Tier::kDevice ? 'D' : *home == Tier::kHost ? 'H' : 'N';
-}
-
-char weights_letter(const UnitChoice& choice) {
-  if (choice.device_home) return 'v';
-  if (choice.keep_weights) return 'k';
-  return choice.weights_on_disk ? 'n' : choice.state_on_disk ? 't' : 's';
-}
-
 std::string set_name(const MenuEntry& entry) {
   std::string name;
   for (const std::string& value : entry.retained) name += (name.empty() ? "" : "+") + value;
@@ -87,7 +77,7 @@ std::string retained_map(const Instance& instance, const WindowPlan& plan) {
   for (size_t i = 0; i < std::min<size_t>(names.size(), 26); ++i) {
     legend += fmt::format("{}{} {}", i > 0 ? ", " : "", static_cast<char>('a' + i), names[i]);
   }
-  return fmt::format("retained:   {}   {}\n  home:     {}   D device, H host, N disk\n", sets, legend, homes);
+  return fmt::format("retained:   {}   {}\n  home:     {}   {}\n", sets, legend, homes, kHomeLegend);
 }
 
 }  // namespace
@@ -95,12 +85,12 @@ std::string retained_map(const Instance& instance, const WindowPlan& plan) {
 std::string describe(const Instance& instance, const WindowPlan& plan) {
   std::string boundaries, weights;
   for (const auto& home : plan.choices.boundaries) boundaries += letter_of(home);
-  for (const UnitChoice& choice : plan.choices.units) weights += weights_letter(choice);
+  for (const UnitChoice& c : plan.choices.units) {
+    weights += weights_letter(c.device_home, c.keep_weights, c.weights_on_disk, c.state_on_disk);
+  }
   const double exposed = plan.step_s - instance.bound_s();
-  return fmt::format("boundaries: {}   D device, H host, N disk, . recomputed\n", boundaries) +
-         retained_map(instance, plan) +
-         fmt::format("weights:    {}   s streamed, k kept from forward to backward, v at home on the device{}\n",
-                     weights, instance.has_disk_homes() ? ", t optimizer state on disk, n weights too" : "") +
+  return fmt::format("boundaries: {}   {}, . recomputed\n", boundaries, kHomeLegend) + retained_map(instance, plan) +
+         fmt::format("weights:    {}   {}\n", weights, kWeightsLegend) +
          fmt::format("step: {}, of it {} more than with everything hidden and nothing recomputed\n",
                      format_seconds(plan.step_s), format_seconds(std::max(0.0, exposed)));
 }

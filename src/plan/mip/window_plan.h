@@ -42,7 +42,7 @@ struct WindowPlan {
   std::vector<double> disk_write_gb;   // Q: of these to disk, in forward
   std::vector<double> disk_read_gb;    // R: back, in backward
   std::vector<double> early_update_s;  // by unit: how much of its update is done during backward (update_in_backward)
-  double step_s = 0;                   // s_L + head_s + sum of backward_s
+  double step_s = 0;                   // s_L + head_s + sum of backward_s + tail_s
 };
 
 // The blocks [s, e): the units between two materialised boundaries, ascending.

@@ -27,6 +27,7 @@ class Builder {
     traffic();
     disk_weight_rows();
     update_rows();
+    start_rows();
     for (size_t u = 0; u < units_; ++u) {
       forward_rows(u);
       backward_rows(u);
@@ -60,8 +61,20 @@ class Builder {
   int amount(const char* name, size_t u, double lower = 0, double upper = kInfinity) {
     return mip().add_column(named(name, u), lower, upper, 0);
   }
+  // A column that is as small as its rows allow.
+  int least_of(const char* name, size_t u, const std::vector<LinearSum>& at_least) {
+    const int column = amount(name, u);
+    std::vector<int> rows;
+    for (const LinearSum& sum : at_least) {
+      mip().at_least(fmt::format("{}_{}_{}", name, u, rows.size()), LinearSum().add(column, 1).add(sum, -1), 0);
+      rows.push_back(static_cast<int>(mip().rows.size()) - 1);
+    }
+    p_.chained.emplace_back(column, std::move(rows));
+    return column;
+  }
   bool has_host() const { return in_.budget_gb.host > 0; }
-  bool has_disk() const { return in_.budget_gb.disk > 0; }
+  bool has_disk() const { return in_.offers_disk(); }
+  bool has_disk_homes() const { return in_.has_disk_homes() && in_.budget_gb.disk > 0; }
 
   void add_choices();
   void add_retained(size_t u);
@@ -72,10 +85,12 @@ class Builder {
     std::vector<int> left, gone, returned;
   };
   Totals traffic_rows(const char* name, const std::vector<int>& there, const std::vector<int>& back,
-                      const std::function<LinearSum(size_t)>& leaving);
+                      const std::function<LinearSum(size_t)>& leaving, const std::function<LinearSum(size_t)>& late);
   void traffic();
   void disk_weight_rows();
   void update_rows();
+  void early_update_rows();
+  void start_rows();
   void forward_rows(size_t u);
   void backward_rows(size_t u);
   void memory_rows();
@@ -120,8 +135,13 @@ class Builder {
   }
   // h2d of weights: into forward window u, into backward window u (the head's for u = L).
   LinearSum weights_into_forward(size_t u);
+  LinearSum staged(size_t u) {  // S: what comes from disk for the update and goes back behind it
+    LinearSum sum;
+    if (unit(u).state_on_disk < 0) return sum;
+    sum.add(unit(u).state_on_disk, in_.host_state_gb[u]);
+    return sum.add(unit(u).weights_on_disk, in_.host_weight_gb[u]);
+  }
   LinearSum weights_into_backward(size_t u);
-  LinearSum disk_weights_into_forward(size_t u);
   LinearSum disk_weights_into_backward(size_t u);
   template <typename F>
   void each_block_ending_with(size_t last, F&& f) {  // f(first unit, column)
@@ -136,6 +156,7 @@ class Builder {
   size_t units_;
   WindowProblem p_;
   Totals host_;
+  std::vector<int> updated_;  // e
 };
 
 // An entry that needs no less memory, recompute or workspace than another is no choice.
@@ -184,8 +205,8 @@ void Builder::add_choices() {
     add_retained(u);
     unit(u).keep = binary("k", u);
     unit(u).device_home = binary("v", u);
-    if (in_.has_disk_homes() && has_disk()) {
-      unit(u).state_on_disk = binary("t", u);
+    if (has_disk_homes()) unit(u).state_on_disk = binary("t", u);
+    if (has_disk_homes() && in_.disk_weights) {
       unit(u).weights_on_disk = binary("q", u);
       unit(u).disk_refetch = amount("p", u);
     }
@@ -210,6 +231,7 @@ void Builder::add_windows() {
   }
   c.head = mip().add_column("Wh", in_.head.compute_s, kInfinity, 1);
   mip().columns[static_cast<size_t>(c.start[units_])].cost = 1;
+  c.tail = mip().add_column("tail", in_.tail_s, in_.tail_s, 1);
   c.disk_stream.resize(units_);
 }
 
@@ -243,14 +265,17 @@ void Builder::choice_rows() {
     mip().at_most(named("keep_or_home", u), kept_or_home.add(unit(u).keep, 1).add(unit(u).device_home, 1), 1);
     if (unit(u).state_on_disk < 0) continue;
     mip().at_most(named("state_home", u), homes.add(unit(u).state_on_disk, 1).add(unit(u).device_home, 1), 1);
+    if (unit(u).weights_on_disk < 0) continue;
     LinearSum weights;
     mip().at_least(named("weights_home", u), weights.add(unit(u).state_on_disk, 1).add(unit(u).weights_on_disk, -1), 0);
   }
 }
 
-// Bytes are interchangeable and the windows that an item may use are nested: sums of them are enough.
+// Bytes are interchangeable and the windows that an item may use are nested: sums of them are enough. `late`: what of a
+// unit leaves in the next window at the earliest (sets_leave_behind).
 Builder::Totals Builder::traffic_rows(const char* name, const std::vector<int>& there, const std::vector<int>& back,
-                                      const std::function<LinearSum(size_t)>& leaving) {
+                                      const std::function<LinearSum(size_t)>& leaving,
+                                      const std::function<LinearSum(size_t)>& late) {
   Totals t;
   const auto column = [](int c) { return LinearSum().add(c, 1); };
   const std::string prefix = name;
@@ -260,7 +285,9 @@ Builder::Totals Builder::traffic_rows(const char* name, const std::vector<int>& 
   t.returned = running((prefix + "_returned").c_str(), units_ + 1, [&](size_t j) { return column(back[units_ - j]); });
   const int all = t.left[units_ - 1];
   for (size_t k = 0; k < units_; ++k) {
-    mip().at_most(named((prefix + "_out").c_str(), k), column(t.gone[k]).add(t.left[k], -1), 0);
+    LinearSum out = column(t.gone[k]).add(t.left[k], -1);
+    if (in_.sets_leave_behind) out.add(late(k));
+    mip().at_most(named((prefix + "_out").c_str(), k), out, 0);
     LinearSum back_in_time = column(t.returned[units_ - 1 - k]).add(all, -1);
     if (k > 0) back_in_time.add(t.left[k - 1], 1);
     mip().at_least(named((prefix + "_back").c_str(), k), back_in_time, 0);
@@ -272,40 +299,70 @@ Builder::Totals Builder::traffic_rows(const char* name, const std::vector<int>& 
 
 void Builder::traffic() {
   const WindowColumns& c = p_.columns;
-  host_ = traffic_rows("host", c.drain, c.back, [&](size_t u) { return out_of_device(u); });
-  if (has_disk()) traffic_rows("disk", c.disk_write, c.disk_read, [&](size_t u) { return out_to_disk(u); });
+  const auto to_disk = [&](size_t u) { return retained_at(u, Tier::kDisk); };
+  host_ = traffic_rows(
+      "host", c.drain, c.back, [&](size_t u) { return out_of_device(u); },
+      [&](size_t u) { return retained_at(u, Tier::kHost).add(to_disk(u)); });
+  if (!has_disk()) return;
+  traffic_rows(
+      "disk", c.disk_write, c.disk_read, [&](size_t u) { return out_to_disk(u); }, to_disk);
 }
 
+// When the lanes are done with a unit's update: r with reading, e with the update, w with writing it back.
 void Builder::update_rows() {
-  LinearSum work, early, time_left;
-  work.add(in_.embedding_update_s);
-  std::vector<LinearSum> before(units_);
+  const LinkRates& links = in_.links_gbs;
+  const auto column = [](int c) { return LinearSum().add(c, 1); };
+  std::vector<int> read, written;
   for (size_t u = 0; u < units_; ++u) {
-    work.add(away(u), in_.update_s[u]);
-    if (unit(u).state_on_disk >= 0) work.add(unit(u).state_on_disk, in_.disk_update_s[u] - in_.update_s[u]);
-    if (in_.update_in_backward) {
-      LinearSum own, all;
-      own.add(unit(u).early_update, 1).add(away(u), -in_.update_s[u]);
-      if (unit(u).state_on_disk >= 0) own.add(unit(u).state_on_disk, in_.update_s[u] - in_.disk_update_s[u]);
-      mip().at_most(named("early", u), own, 0);
-      // The gradient of unit u is in host memory when backward window u - 1 ends.
-      if (u >= 2) time_left.add(unit(u - 2).backward, 1);
-      early.add(unit(u).early_update, 1);
-      all = early;
-      mip().at_most(named("early_time", u), all.add(time_left, -1), 0);
-      work.add(unit(u).early_update, -1);
-    }
-    before[u] = work;
-  }
-  const WindowColumns& c = p_.columns;
-  for (size_t u = 0; u < units_; ++u) {
-    LinearSum starts;
-    starts.add(c.start[u], 1);
-    if (in_.chase || u == 0) {
-      starts.add(in_.chase ? before[u] : work, -1).add(away(u), -in_.weight_gb[u] / in_.links_gbs.h2d);
-      if (u == 0 && unit(0).weights_on_disk >= 0) {
-        starts.add(unit(0).weights_on_disk, -in_.weight_gb[0] / in_.links_gbs.disk_read);
+    LinearSum own, after;  // of the update lane
+    own.add(away(u), in_.update_s[u]);
+    if (in_.update_in_backward) own.add(unit(u).early_update, -1);
+    if (u == 0) after.add(in_.embedding_update_s);
+    if (u > 0) after.add(updated_[u - 1], 1);
+    std::vector<LinearSum> done = {after.add(own)};
+    const LinearSum moved = staged(u);
+    if (has_disk_homes()) {
+      std::vector<LinearSum> reads = {LinearSum().add(moved, 1 / links.disk_read)};
+      if (u > 0) reads[0].add(read[u - 1], 1);
+      if (u >= kStagedUnits) {
+        reads.push_back(column(written[u - kStagedUnits]).add(moved, 1 / links.disk_read));
       }
+      read.push_back(least_of("r", u, reads));
+      done.push_back(column(read[u]).add(own));
+    }
+    updated_.push_back(least_of("e", u, done));
+    if (!has_disk_homes()) continue;
+    std::vector<LinearSum> writes = {column(updated_[u]).add(moved, 1 / links.disk_write)};
+    if (u > 0) {  // with what window u - 1 puts on disk
+      writes.push_back(column(written[u - 1]).add(moved, 1 / links.disk_write));
+      if (in_.chase) writes[1].add(p_.columns.disk_write[u - 1], 1 / links.disk_write);
+    }
+    written.push_back(least_of("w", u, writes));
+  }
+  if (in_.update_in_backward) early_update_rows();
+}
+
+void Builder::early_update_rows() {
+  LinearSum early, time_left;
+  for (size_t u = 0; u < units_; ++u) {
+    LinearSum own;
+    own.add(unit(u).early_update, 1).add(away(u), -in_.update_s[u]).add(unit(u).state_on_disk, in_.update_s[u]);
+    mip().at_most(named("early", u), own, 0);
+    // The gradient of unit u is in host memory when backward window u - 1 ends.
+    if (u >= 2) time_left.add(unit(u - 2).backward, 1);
+    early.add(unit(u).early_update, 1);
+    mip().at_most(named("early_time", u), LinearSum(early).add(time_left, -1), 0);
+  }
+}
+
+void Builder::start_rows() {
+  const WindowColumns& c = p_.columns;
+  const LinearSum all = LinearSum().add(updated_[units_ - 1], 1);
+  for (size_t u = 0; u < units_; ++u) {
+    if (in_.chase || u == 0) {
+      LinearSum starts = LinearSum().add(c.start[u], 1).add(away(u), -in_.weight_gb[u] / in_.links_gbs.h2d);
+      starts.add(in_.chase ? updated_[u] : updated_[units_ - 1], -1);
+      if (u == 0) starts.add(-in_.lead_s);
       mip().at_least(named("chase", u), starts, 0);
     }
     LinearSum follows;
@@ -314,7 +371,7 @@ void Builder::update_rows() {
   }
   if (in_.head_update_s > 0) {
     LinearSum head;
-    head.add(c.start[units_], 1).add(work, -1).add(-in_.head_update_s - in_.head.weight_gb / in_.links_gbs.h2d);
+    head.add(c.start[units_], 1).add(all, -1).add(-in_.head_update_s - in_.head.weight_gb / in_.links_gbs.h2d);
     mip().at_least("chase_head", head, 0);
   }
 }
@@ -327,12 +384,6 @@ LinearSum Builder::weights_into_forward(size_t u) {
     sum.add(in_.head.weight_gb);
   }
   return u == 0 ? sum.add(in_.boundary_gb[0]) : sum;
-}
-
-LinearSum Builder::disk_weights_into_forward(size_t u) {
-  LinearSum sum;
-  if (u + 1 < units_) sum.add(unit(u + 1).weights_on_disk, in_.weight_gb[u + 1]);
-  return sum;
 }
 
 LinearSum Builder::weights_into_backward(size_t u) {
@@ -388,9 +439,7 @@ void Builder::forward_rows(size_t u) {
   lasts("f_d2h", links.d2h, LinearSum().add(drain, 1));
   lasts("f_h2d", links.h2d, in);
   lasts("f_joint", links.joint, LinearSum(in).add(drain, 1));
-  if (!has_disk()) return;
-  lasts("f_write", links.disk_write, LinearSum().add(p_.columns.disk_write[u], 1));
-  if (in_.has_disk_homes()) lasts("f_read", links.disk_read, disk_weights_into_forward(u));
+  if (has_disk()) lasts("f_write", links.disk_write, LinearSum().add(p_.columns.disk_write[u], 1));
 }
 
 void Builder::backward_rows(size_t u) {
@@ -415,7 +464,7 @@ void Builder::backward_rows(size_t u) {
   lasts("b_h2d", links.h2d, in);
   lasts("b_d2h", links.d2h, out);
   lasts("b_joint", links.joint, in.add(out));
-  if (has_disk()) lasts("b_read", links.disk_read, disk_weights_into_backward(u).add(c.disk_read[u], 1));
+  if (in_.budget_gb.disk > 0) lasts("b_read", links.disk_read, disk_weights_into_backward(u).add(c.disk_read[u], 1));
 }
 
 void Builder::memory_rows() {
@@ -467,28 +516,32 @@ void Builder::head_rows() {
   lasts("h_d2h", links.d2h, out);
   lasts("h_h2d", links.h2d, in);
   lasts("h_joint", links.joint, LinearSum(out).add(in));
-  if (!has_disk()) return;
+  if (in_.budget_gb.disk <= 0) return;
   lasts("h_write", links.disk_write, LinearSum().add(c.disk_write[units_], 1));
   lasts("h_read", links.disk_read, disk_weights_into_backward(units_).add(c.disk_read[units_], 1));
 }
 
 void Builder::budget_rows() {
-  LinearSum host, disk;
+  LinearSum state, disk;  // in host memory, on disk
   for (size_t u = 0; u < units_; ++u) {
-    host.add(out_of_device(u)).add(out_to_disk(u), -1);
-    disk.add(out_to_disk(u));
+    disk.add(out_to_disk(u)).add(staged(u));
     if (!in_.has_disk_homes()) continue;
-    host.add(away(u), in_.host_state_gb[u] + in_.host_weight_gb[u]);
-    host.add(unit(u).state_on_disk, -in_.host_state_gb[u]).add(unit(u).weights_on_disk, -in_.host_weight_gb[u]);
-    disk.add(unit(u).state_on_disk, in_.host_state_gb[u]).add(unit(u).weights_on_disk, in_.host_weight_gb[u]);
+    state.add(away(u), in_.host_state_gb[u] + in_.host_weight_gb[u]).add(staged(u), -1);
   }
-  mip().at_most("host", host, in_.budget_gb.host);
+  const auto left = running("host_held", units_, [&](size_t u) { return out_of_device(u).add(out_to_disk(u), -1); });
+  mip().at_most("host", LinearSum(state).add(left[units_ - 1], 1), in_.budget_gb.host);
   mip().at_most("disk", disk, in_.budget_gb.disk);
+  if (!has_disk_homes()) return;
+  const int home = amount("host_state", 0);
+  mip().add_row("host_state", 0, state.add(home, -1), 0);
+  p_.totals.emplace_back(home, static_cast<int>(mip().rows.size()) - 1);
+  for (size_t u = 0; u < units_; ++u) {
+    LinearSum held = LinearSum().add(home, 1);
+    if (u > 0) held.add(left[u - 1], 1);
+    for (size_t j = u; j < std::min(units_, u + kStagedUnits); ++j) held.add(staged(j));
+    mip().at_most(named("staging", u), held, in_.budget_gb.host);
+  }
 }
-
-}  // namespace
-
-namespace {
 
 // How many entries a row has at most, times the rows: what hostile sizes would make of it.
 void check_size(const Instance& instance) {
@@ -504,116 +557,11 @@ void check_size(const Instance& instance) {
   }
 }
 
-bool is_one(const std::vector<double>& values, int column) {
-  return column >= 0 && values[static_cast<size_t>(column)] > 0.5;
-}
-
-UnitChoice unit_choice(const WindowColumns::Unit& unit, const std::vector<double>& values) {
-  UnitChoice choice;
-  for (size_t o = 0; o < unit.retained.size(); ++o) {
-    for (size_t h = 0; h < unit.retained[o].size(); ++h) {
-      if (!is_one(values, unit.retained[o][h])) continue;
-      choice.menu = static_cast<int>(o);
-      choice.retained_home = static_cast<Tier>(h);
-    }
-  }
-  choice.keep_weights = is_one(values, unit.keep);
-  choice.device_home = is_one(values, unit.device_home);
-  choice.state_on_disk = is_one(values, unit.state_on_disk);
-  choice.weights_on_disk = is_one(values, unit.weights_on_disk);
-  return choice;
-}
-
 }  // namespace
 
 WindowProblem build_problem(const Instance& instance) {
   check_size(instance);
   return Builder(instance).build();
-}
-
-WindowChoices WindowProblem::choices_of(const std::vector<double>& values) const {
-  WindowChoices choices;
-  for (const WindowColumns::Unit& unit : columns.units) {
-    auto& home = choices.boundaries.emplace_back();
-    if (is_one(values, unit.on_device)) home = Tier::kDevice;
-    if (is_one(values, unit.on_host)) home = Tier::kHost;
-    if (is_one(values, unit.on_disk)) home = Tier::kDisk;
-    choices.units.push_back(unit_choice(unit, values));
-  }
-  return choices;
-}
-
-WindowPlan WindowProblem::plan_of(const std::vector<double>& values) const {
-  WindowPlan plan;
-  plan.choices = choices_of(values);
-  const auto value = [&](int column) { return column < 0 ? 0.0 : std::max(0.0, values[static_cast<size_t>(column)]); };
-  plan.head_s = plan.step_s = value(columns.head);
-  for (const WindowColumns::Unit& unit : columns.units) {
-    plan.forward_s.push_back(value(unit.forward));
-    plan.backward_s.push_back(value(unit.backward));
-    plan.early_update_s.push_back(value(unit.early_update));
-    plan.step_s += plan.backward_s.back();
-  }
-  for (size_t w = 0; w < columns.start.size(); ++w) {
-    plan.start_s.push_back(value(columns.start[w]));
-    plan.drain_gb.push_back(value(columns.drain[w]));
-    plan.return_gb.push_back(value(columns.back[w]));
-    plan.disk_write_gb.push_back(value(columns.disk_write[w]));
-    plan.disk_read_gb.push_back(value(columns.disk_read[w]));
-  }
-  plan.step_s += plan.start_s.back();
-  return plan;
-}
-
-std::vector<double> WindowProblem::values_of(const WindowPlan& plan) const {
-  std::vector<double> values(mip.columns.size(), 0);
-  const auto set = [&](int column, double value) {
-    if (column >= 0) values[static_cast<size_t>(column)] = value;
-  };
-  const auto units = static_cast<int>(columns.units.size());
-  for (const auto& [first, end] : edges_of(plan.choices)) {
-    set(columns.units[static_cast<size_t>(first)].edges[static_cast<size_t>(end - first - 1)], 1);
-    for (const auto& [read, column] : columns.disk_stream[static_cast<size_t>(end - 1)]) {
-      if (read >= first) set(column, plan.choices.units[static_cast<size_t>(read)].weights_on_disk ? 1 : 0);
-    }
-  }
-  for (size_t u = 0; u < columns.units.size(); ++u) {
-    const WindowColumns::Unit& unit = columns.units[u];
-    const UnitChoice& choice = plan.choices.units[u];
-    const auto home = plan.choices.boundaries[u];
-    set(unit.on_device, home == Tier::kDevice ? 1 : 0);
-    set(unit.on_host, home == Tier::kHost ? 1 : 0);
-    set(unit.on_disk, home == Tier::kDisk ? 1 : 0);
-    set(unit.retained[static_cast<size_t>(choice.menu)][static_cast<size_t>(choice.retained_home)], 1);
-    set(unit.keep, choice.keep_weights ? 1 : 0);
-    set(unit.device_home, choice.device_home ? 1 : 0);
-    set(unit.state_on_disk, choice.state_on_disk ? 1 : 0);
-    set(unit.weights_on_disk, choice.weights_on_disk ? 1 : 0);
-    set(unit.disk_refetch, choice.weights_on_disk && !choice.keep_weights ? 1 : 0);
-    set(unit.early_update, plan.early_update_s[u]);
-    set(unit.forward, plan.forward_s[u]);
-    set(unit.backward, plan.backward_s[u]);
-  }
-  for (size_t w = 0; w <= static_cast<size_t>(units); ++w) {
-    set(columns.drain[w], plan.drain_gb[w]);
-    set(columns.back[w], plan.return_gb[w]);
-    set(columns.disk_write[w], plan.disk_write_gb[w]);
-    set(columns.disk_read[w], plan.disk_read_gb[w]);
-    set(columns.start[w], plan.start_s[w]);
-  }
-  set(columns.head, plan.head_s);
-  fill_totals(values);
-  return values;
-}
-
-void WindowProblem::fill_totals(std::vector<double>& values) const {
-  for (const auto& [column, row] : totals) {
-    double sum = 0;
-    for (const auto& [entry, coefficient] : mip.rows[static_cast<size_t>(row)].entries) {
-      if (entry != column) sum += coefficient * values[static_cast<size_t>(entry)];
-    }
-    values[static_cast<size_t>(column)] = sum - mip.rows[static_cast<size_t>(row)].lower;
-  }
 }
 
 }  // namespace lazytrain::plan

@@ -14,16 +14,24 @@
 // - The head's window brings the weights of unit L-1 for its backward.
 // Extensions (instance.h):
 // (a) host + sum host_state (1 - t - v) + host_weight (1 - q - v) <= host; the complement is on disk; q <= t, t + v
-// <= 1.
-//     P_u q_u is read from disk in each window that brings P_u. In backward that is a product of binaries: read again
-//     p_u >= q_u - k_u, and for unit j in a block that ends with window u, r_uj >= q_j + (sum of those x) - 1.
+//     <= 1. S_u = host_state t_u + host_weight q_u passes through the host for the update, read and written back by
+//     lanes of their own, three units at a time (kStagedUnits). Ends of reading, update, writing:
+//       r_u >= r_{u-1} + S_u / read, w_{u-3} + S_u / read      e_u >= e_{u-1} + update_u (1 - v_u), r_u + update_u
+//       w_u >= e_u + S_u / write, w_{u-1} + (S_u + Q_{u-1}) / write   (Q with chase only)
+//     and host memory in forward window u holds what left before it, the state at home there, S_u, S_{u+1}, S_{u+2}.
+//     Without disk homes only e is left. P_u q_u is read from disk in each window of backward that brings P_u. That is
+//     a product of binaries: read again p_u >= q_u - k_u, and for unit j in a block that ends with window u,
+//     r_uj >= q_j + (sum of those x) - 1.
 // (b) b_u >= 0: the seconds of unit u's update that are done during backward. Gradient u is in host memory when window
 //     u-1 ends, so updates of units 0..u have windows u-2..0 left: sum_{j<=u} b_j <= sum_{w<=u-2} Wb_w for each u, and
-//     b_u <= update_u. These intervals are nested, hence the sums are exact for updates that are done in pieces.
-//     Forward then waits for sum_{j<=u} (update_j - b_j). With chase = false it is the order L-1..0 without any pieces.
+//     b_u <= update_u (1 - v_u - t_u): what is on disk waits for forward. These intervals are nested, hence the sums
+//     are exact for updates that are done in pieces. Forward then waits for the rest of them. With chase = false it is
+//     the order L-1..0 without any pieces.
 // (c) chase = false: s_0 >= all updates (less what backward hid) + P_0 / h2d, and no such row for the other units.
 // (d) embedding_update_s stands before every prefix of updates; s_L >= all of them + head_update_s + head weights /
 // h2d.
+// (e) sets_leave_behind: sum_{w<=k} D_w <= sum_{i<=k} O_i less the retained sets of unit k, and so for Q.
+// (f) s_0 >= ... + lead_s; tail_s is added to the step.
 #pragma once
 
 #include <utility>
@@ -51,13 +59,15 @@ struct WindowColumns {
   std::vector<int> drain, back, disk_write, disk_read, start;  // D, H, Q, R, s: L + 1
   std::vector<std::vector<std::pair<int, int>>> disk_stream;   // by unit whose window it is: (unit read, column)
   int head = -1;                                               // Wh
+  int tail = -1;                                               // tail_s
 };
 
 struct WindowProblem {
   Mip mip;
   WindowColumns columns;
   std::vector<std::pair<int, int>> totals;  // columns that follow from others, each with the row that says how
-  double max_ties = 0;                      // the tie-breaking terms of the objective add at most this much
+  std::vector<std::pair<int, std::vector<int>>> chained;  // columns as small as their rows allow, in order
+  double max_ties = 0;  // the tie-breaking terms of the objective add at most this much
 
   // Values of all columns for a sound plan; what a solution's binaries say; the plan that a solution is.
   std::vector<double> values_of(const WindowPlan& plan) const;

@@ -198,7 +198,8 @@ class Packer {
       const auto from = static_cast<std::ptrdiff_t>(culprits[rng.below(draw++, culprits.size())]);
       const auto to = static_cast<std::ptrdiff_t>(rng.below(draw++, static_cast<uint64_t>(from) + 1));
       std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
-      std::swap(order[rng.below(draw++, order.size())], order[rng.below(draw++, order.size())]);
+      const uint64_t one = rng.below(draw++, order.size()), other = rng.below(draw++, order.size());
+      std::swap(order[one], order[other]);
       keep(place_in(order, false), order);
     }
   }

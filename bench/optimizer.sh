@@ -14,9 +14,9 @@ cmake --build build/release --target optimizer_bench >/dev/null
 filter=$(IFS='|'; printf 'BM_(AdamW|AdamW8Bit.*|Stream)/millions:(%s)/' "${millions[*]}")
 build/release/bench/optimizer_bench --benchmark_filter="$filter" --benchmark_format=csv 2>/dev/null |
   awk -F, 'BEGIN { printf "%-24s%9s%9s%10s%10s%11s\n", "ours", "millions", "threads", "ms", "cpu ms", "M param/s" }
-    /_least"/ {
+    /^"BM_/ {
       split($1, part, /[\/:"]/)  # "BM_NAME/millions:N/threads:T/...
-      printf "%-24s%9d%9d%10.1f%10.1f%11.0f\n", part[2], part[4], part[6], $3, $4, part[4] / $3 * 1000
+      printf "%-24s%9d%9d%10.1f%10.1f%11.0f\n", part[2], part[4], part[6], $13, $12, part[4] / $13 * 1000
     }'
 if [[ -z ${PYTHON:-} ]]; then
   echo "peers: skipped (set PYTHON to a Python that has torch)"

@@ -212,11 +212,20 @@ TEST(AdamW8, NewMomentsAreWithinTheBounds) {
   std::mt19937 random(23);
   State state = random_state(random, kCount, 256);
   std::vector<float> gradient(kCount), old_m, old_v, new_m, new_v;
-  for (int64_t t = 2; t <= 6; ++t) {
+  for (int64_t t = 2; t <= 40; ++t) {
     for (auto& g : gradient) g = draw(random, false);
     state.moments(old_m, old_v);
     state.update(adamw_step({}, 1e-3, t, 1.0, true), gradient);
     state.moments(new_m, new_v);
+    for (size_t first = 0; first < kCount; first += 256) {
+      int largest_m = 0, largest_v = 0;
+      for (size_t i = first; i < first + 256; ++i) {
+        largest_m = std::max(largest_m, std::abs(state.m[i]));
+        largest_v = std::max<int>(largest_v, state.v[i]);
+      }
+      ASSERT_EQ(largest_m, 127);
+      ASSERT_EQ(largest_v, 255) << "the largest is exact, never rounded down";
+    }
     for (size_t i = 0; i < kCount; ++i) {
       const double g = gradient[i];
       const double m = 0.9 * old_m[i] + 0.1 * g, root = std::sqrt(0.999 * old_v[i] + 0.001 * g * g);

@@ -12,13 +12,10 @@ namespace lazytrain {
 
 namespace {
 
-constexpr double kTight = 1.002;       // of the bound: no further order is tried
-constexpr double kNear = 1.02;         // ... and no repair
-constexpr int kRounds = 16;            // of each order
-constexpr int64_t kMaxBlocks = 4096;   // of time
-constexpr size_t kItemsABlock = 8;     // about
-constexpr size_t kPlacements = 20000;  // beyond one of each order: what the repairs may cost
-constexpr size_t kFewItems = 6000;     // with more of them only the first orders are tried
+constexpr double kTight = 1.002;           // of the bound: no further order is tried
+constexpr double kNear = 1.02;             // ... and no repair
+constexpr int kRounds = 16;                // of each order
+constexpr int64_t kPatience = 20'000'000;  // neighbours looked at, some 40 ms: nothing more is begun then
 
 using Order = bool (*)(const LiveItem&, const LiveItem&);
 
@@ -37,160 +34,161 @@ class Packer {
   Packer(const std::vector<LiveItem>& items, int64_t alignment) : items_(items) {
     for (size_t i = 0; i < items.size(); ++i) {
       sizes_.push_back(align_up(items[i].bytes, alignment));
-      if (sizes_[i] == 0) continue;
-      members_.push_back(i);
-      begin_ = std::min(begin_, items[i].first);
-      end_ = std::max(end_, items[i].last + 1);
+      if (sizes_[i] > 0) members_.push_back(i);
     }
-    if (members_.empty()) begin_ = end_ = 0;
-    const int64_t blocks = std::clamp<int64_t>(static_cast<int64_t>(members_.size() / kItemsABlock), 1, kMaxBlocks);
-    width_ = std::max<int64_t>(1, (end_ - begin_ + blocks - 1) / blocks);
     bound_ = peak_live_bytes(items, alignment);
   }
 
   Packing run() {
     if (members_.empty()) return {std::vector<int64_t>(items_.size(), 0), 0};
     std::vector<std::vector<size_t>> orders;
-    for (const Order before : {largest_area_first, largest_first, longest_first, earliest_first, latest_first}) {
-      std::vector<size_t> order = members_;
-      std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return before(items_[a], items_[b]); });
+    for (const Order before : {largest_first, largest_area_first, longest_first, earliest_first, latest_first}) {
+      orders.push_back(sorted(before));
       for (const bool best_fit : {false, true}) {
-        keep(place_in(order, best_fit), order);
-        if (is_within(kTight, best_)) return best_;
-        if (members_.size() > kFewItems) break;
-      }
-      orders.push_back(std::move(order));
-    }
-    if (members_.size() <= kFewItems) {
-      for (const Order before : {largest_area_first, largest_first, longest_first}) {
-        orders.push_back(skyline_order(before));
-        keep(place_in(orders.back(), false), orders.back());
-        if (is_within(kTight, best_)) return best_;
+        if (is_done(kTight)) return best_;
+        keep(place_in(orders.back(), best_fit), orders.back());
       }
     }
-    size_t left = kPlacements;
-    push_forward(orders, left);
-    shake(left);
+    for (const Order before : {largest_area_first, largest_first, longest_first}) {
+      if (is_done(kTight)) return best_;
+      orders.push_back(skyline_order(before));
+      keep(place_in(orders.back(), false), orders.back());
+    }
+    push_forward(orders);
+    shake();
     return best_;
   }
 
  private:
-  struct Placed {
-    int64_t offset, end;
-  };
-
-  bool is_within(double factor, const Packing& packing) const {
-    return static_cast<double>(packing.bytes) <= factor * static_cast<double>(bound_);
-  }
-  size_t block_of(int64_t step) const { return static_cast<size_t>((step - begin_) / width_); }
-
-  // What is alive with `item` and has a place. An item stands in all blocks that it meets; two are compared in the
-  // first of those that they share.
-  void neighbours_of(const LiveItem& item) {
-    near_.clear();
-    const size_t first = block_of(item.first), last = block_of(item.last);
-    for (size_t b = first; b <= last; ++b) {
-      for (const size_t other : blocks_[b]) {
-        const LiveItem& neighbour = items_[other];
-        if (neighbour.last < item.first || item.last < neighbour.first) continue;
-        if (b != std::max(first, block_of(neighbour.first))) continue;
-        near_.push_back({offsets_[other], offsets_[other] + sizes_[other]});
-      }
-    }
-    std::sort(near_.begin(), near_.end(), [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
+  // Near enough to the bound, or out of patience; never before there is a packing.
+  bool is_done(double factor) const {
+    if (best_order_.empty()) return false;
+    return looked_at_ > kPatience || static_cast<double>(best_.bytes) <= factor * static_cast<double>(bound_);
   }
 
-  // The lowest gap that is wide enough, or the narrowest of them.
-  int64_t gap_for(int64_t bytes, bool best_fit) const {
+  // Of packings that are as good the later one: a search must not stand still.
+  void keep(Packing packing, const std::vector<size_t>& order) {
+    if (!best_order_.empty() && packing.bytes > best_.bytes) return;
+    best_ = std::move(packing);
+    best_order_ = order;
+  }
+
+  std::vector<size_t> sorted(Order before) const {
+    std::vector<size_t> order = members_;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return before(items_[a], items_[b]); });
+    return order;
+  }
+
+  // The lowest gap that is free for all the item's life, or the narrowest of them.
+  int64_t gap_for(size_t index, const std::vector<int64_t>& offsets, bool best_fit) {
+    const LiveItem& item = items_[index];
+    const int64_t bytes = sizes_[index];
     int64_t free_from = 0, found = -1, narrowest = 0;
-    for (const Placed& placed : near_) {
-      const int64_t gap = placed.offset - free_from;
+    for (const size_t other : placed_) {
+      ++looked_at_;
+      const LiveItem& neighbour = items_[other];
+      if (neighbour.last < item.first || item.last < neighbour.first) continue;
+      const int64_t gap = offsets[other] - free_from;
       if (gap >= bytes && (found < 0 || gap < narrowest)) {
         found = free_from;
         narrowest = gap;
         if (!best_fit || gap == bytes) return found;
       }
-      free_from = std::max(free_from, placed.end);
+      free_from = std::max(free_from, offsets[other] + sizes_[other]);
     }
     return found < 0 ? free_from : found;
   }
 
-  // One item after the other, each where it is free for all its life.
+  // One item after the other.
   Packing place_in(const std::vector<size_t>& order, bool best_fit) {
-    blocks_.assign(block_of(end_ - 1) + 1, {});
-    offsets_.assign(items_.size(), 0);
-    int64_t bytes = 0;
+    Packing packing{std::vector<int64_t>(items_.size(), 0), 0};
+    std::vector<int64_t>& offsets = packing.offsets;
+    placed_.clear();
     for (const size_t index : order) {
-      const LiveItem& item = items_[index];
-      neighbours_of(item);
-      offsets_[index] = gap_for(sizes_[index], best_fit);
-      bytes = std::max(bytes, offsets_[index] + sizes_[index]);
-      for (size_t b = block_of(item.first); b <= block_of(item.last); ++b) blocks_[b].push_back(index);
+      const int64_t offset = gap_for(index, offsets, best_fit);
+      offsets[index] = offset;
+      packing.bytes = std::max(packing.bytes, offset + sizes_[index]);
+      placed_.insert(std::upper_bound(placed_.begin(), placed_.end(), offset,
+                                      [&](int64_t value, size_t other) { return value < offsets[other]; }),
+                     index);
     }
-    return {offsets_, bytes};
+    return packing;
   }
+
+  struct Stretch {
+    int64_t begin, end, height;
+  };
 
   // The order in which a skyline over time is filled from below: of what fits into the lowest stretch the first by
   // `before`; where nothing fits, the stretch rises to the lower of its neighbours.
-  std::vector<size_t> skyline_order(Order before) const {
-    struct Stretch {
-      int64_t begin, end, height;
-    };
-    std::vector<size_t> waiting = members_, order;
-    std::stable_sort(waiting.begin(), waiting.end(), [&](size_t a, size_t b) { return before(items_[a], items_[b]); });
-    std::vector<Stretch> line = {{begin_, end_, 0}};
+  std::vector<size_t> skyline_order(Order before) {
+    std::vector<size_t> waiting = sorted(before), order;
+    int64_t begin = INT64_MAX, end = INT64_MIN;
+    for (const size_t i : members_) {
+      begin = std::min(begin, items_[i].first);
+      end = std::max(end, items_[i].last + 1);
+    }
+    std::vector<Stretch> line = {{begin, end, 0}};
     while (!waiting.empty()) {
       const auto lowest = std::min_element(line.begin(), line.end(),
                                            [](const Stretch& a, const Stretch& b) { return a.height < b.height; });
       const auto fits = [&](size_t i) { return lowest->begin <= items_[i].first && items_[i].last < lowest->end; };
       const auto found = std::find_if(waiting.begin(), waiting.end(), fits);
+      looked_at_ += static_cast<int64_t>(line.size()) + (found - waiting.begin());
       if (found == waiting.end()) {
         int64_t height = INT64_MAX;
         if (lowest != line.begin()) height = std::prev(lowest)->height;
         if (std::next(lowest) != line.end()) height = std::min(height, std::next(lowest)->height);
         lowest->height = height;
       } else {
-        const LiveItem& item = items_[*found];
-        const Stretch old = *lowest;
-        *lowest = {item.first, item.last + 1, old.height + sizes_[*found]};
-        auto at = lowest;
-        if (old.begin < item.first) at = std::next(line.insert(at, {old.begin, item.first, old.height}));
-        if (item.last + 1 < old.end) line.insert(std::next(at), {item.last + 1, old.end, old.height});
+        split(line, lowest, *found);
         order.push_back(*found);
         waiting.erase(found);
       }
-      for (size_t i = 1; i < line.size();) {
-        if (line[i - 1].height != line[i].height) {
-          ++i;
-          continue;
-        }
-        line[i - 1].end = line[i].end;
-        line.erase(line.begin() + static_cast<std::ptrdiff_t>(i));
-      }
+      join(line);
     }
     return order;
+  }
+
+  void split(std::vector<Stretch>& line, std::vector<Stretch>::iterator at, size_t index) const {
+    const LiveItem& item = items_[index];
+    const Stretch old = *at;
+    *at = {item.first, item.last + 1, old.height + sizes_[index]};
+    if (old.begin < item.first) at = std::next(line.insert(at, {old.begin, item.first, old.height}));
+    if (item.last + 1 < old.end) line.insert(std::next(at), {item.last + 1, old.end, old.height});
+  }
+
+  static void join(std::vector<Stretch>& line) {
+    size_t kept = 0;
+    for (size_t i = 1; i < line.size(); ++i) {
+      if (line[kept].height == line[i].height) {
+        line[kept].end = line[i].end;
+      } else {
+        line[++kept] = line[i];
+      }
+    }
+    line.resize(kept + 1);
   }
 
   bool is_above(size_t i, const Packing& packing) const { return packing.offsets[i] + sizes_[i] > bound_; }
 
   // Items that lie above the bound get their turn earlier, from each of the orders on.
-  void push_forward(const std::vector<std::vector<size_t>>& orders, size_t& left) {
+  void push_forward(const std::vector<std::vector<size_t>>& orders) {
     for (std::vector<size_t> order : orders) {
+      if (is_done(kNear)) return;
       Packing packing = place_in(order, false);
-      for (int round = 0; round < kRounds && left >= order.size() && !is_within(kNear, best_); ++round) {
+      for (int round = 0; round < kRounds && !is_done(kNear); ++round) {
         std::stable_partition(order.begin(), order.end(), [&](size_t i) { return is_above(i, packing); });
         packing = place_in(order, false);
-        left -= order.size();
         keep(packing, order);
       }
     }
   }
 
   // One of those that lie above the bound somewhere earlier in the best order, and two others exchanged.
-  void shake(size_t& left) {
+  void shake() {
     const CounterRng rng(members_.size(), 0);
-    uint64_t draw = 0;
-    for (; left >= members_.size() && !is_within(kNear, best_); left -= members_.size()) {
+    for (uint64_t draw = 0; !is_done(kNear);) {
       std::vector<size_t> order = best_order_, culprits;
       for (size_t at = 0; at < order.size(); ++at) {
         if (is_above(order[at], best_)) culprits.push_back(at);
@@ -204,20 +202,11 @@ class Packer {
     }
   }
 
-  // Of packings that are as good the later one: a search must not stand still.
-  void keep(Packing packing, const std::vector<size_t>& order) {
-    if (!best_order_.empty() && packing.bytes > best_.bytes) return;
-    best_ = std::move(packing);
-    best_order_ = order;
-  }
-
   const std::vector<LiveItem>& items_;
   std::vector<int64_t> sizes_;
   std::vector<size_t> members_;  // that take any bytes
-  int64_t begin_ = INT64_MAX, end_ = INT64_MIN, width_ = 1, bound_ = 0;
-  std::vector<std::vector<size_t>> blocks_;
-  std::vector<int64_t> offsets_;
-  std::vector<Placed> near_;
+  std::vector<size_t> placed_;   // by offset
+  int64_t bound_ = 0, looked_at_ = 0;
   Packing best_;
   std::vector<size_t> best_order_;
 };

@@ -21,7 +21,7 @@ struct Packing {
 // Two items whose intervals meet never overlap in address. Items are placed one after the other, each in the lowest or
 // the narrowest gap that is wide enough, in several orders; in the best of these, what lies above peak_live_bytes then
 // gets its turn earlier, again and again. Deterministic; ends as soon as it is within 0.2 % of peak_live_bytes, and is
-// within 5 % of it for anything like a program. n items of which m live at once cost O(n m log m).
+// within 5 % of it for anything like a program. O(n^2) a try, and tries for some tens of milliseconds.
 Packing pack_intervals(const std::vector<LiveItem>& items, int64_t alignment);
 
 // The largest sum of bytes alive at one step: no packing can need less.

@@ -42,7 +42,7 @@ class Packer {
   Packing run() {
     if (members_.empty()) return {std::vector<int64_t>(items_.size(), 0), 0};
     std::vector<std::vector<size_t>> orders;
-    for (const Order before : {largest_first, largest_area_first, longest_first, earliest_first, latest_first}) {
+    for (const Order before : {largest_area_first, largest_first, longest_first, earliest_first, latest_first}) {
       orders.push_back(sorted(before));
       for (const bool best_fit : {false, true}) {
         if (is_done(kTight)) return best_;

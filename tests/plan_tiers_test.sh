@@ -44,6 +44,23 @@ check "a plan at a time limit of 0" within "$(field step_s quick.json)" "$(field
 plan_for rtx4090 --json >faster.json 2>/dev/null
 check "a faster card is faster" less "$(field step_s faster.json)" "$(field step_s ours.json)"
 
+# --- costs as measured: forward of one layer took twice what the profile says, and so all layers'
+print_measured() {
+  printf '{"kind": "measurements", "model": %s, "steps": 3, "compute": [{"unit": 1, "pass": "%s", "count": 3, "seconds": 2, "analytic_s": 1}]}' \
+    "$1" "$2"
+}
+fingerprint=$(grep -oE '"model": "[^"]+"' plan.json | head -n 1 | cut -d' ' -f2)
+print_measured "$fingerprint" forward >measured.json
+expect "measured costs are named" 0 "^  layer.0: forward [0-9.]+ m?s \\(measured, 2 of analytic\\)" \
+  plan_for rtx3090 --explain --measured measured.json
+check "what was not measured is said to be analytic" grep -q 'h2d [0-9.]* GB/s (analytic)' "$logs/out"
+plan_for rtx3090 --json --measured measured.json >slower.json 2>/dev/null
+check "measured costs are planned with" less "$(field step_s ours.json)" "$(field step_s slower.json)"
+print_measured '"another"' forward >another.json
+expect "measured of another model" 1 "another.json: measured of a model" plan_for rtx3090 --measured another.json
+print_measured "$fingerprint" sideways >sideways.json
+expect "measured of no pass" 1 "sideways.json: compute.0.: \"pass\" is 'sideways'" plan_for rtx3090 --measured sideways.json
+
 # --- its file
 expect "simulate" 0 "step_s" "$LAZYTRAIN" simulate --plan plan.json --json
 check "gives the plan's figure" test "$(field step_s "$logs/out")" = "$(field step_s ours.json)"

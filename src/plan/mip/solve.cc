@@ -15,6 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kDiskSearch = 10;  // times the search without homes on disk
+
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 class Solving {
@@ -108,7 +110,10 @@ class Solving {
     if (!start || !std::isfinite(Evaluator(in_).step_s(*start))) return;
     take(improve(in_, *start, evaluations(), bound_s_ / (1 - std::min(0.5, options_.gap))));
   }
-  int evaluations() const { return kGreedyEvaluations * std::max(1, in_.units / 32) / 2; }
+  // Homes on disk make good plans rarer.
+  int evaluations() const {
+    return (in_.has_disk_homes() ? kDiskSearch : 1) * kGreedyEvaluations * std::max(1, in_.units / 32) / 2;
+  }
   void raise_bound(double bound) {
     if (std::isfinite(bound)) bound_s_ = std::max(bound_s_, bound);
   }

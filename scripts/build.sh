@@ -21,6 +21,7 @@ fi
 
 # Paths relative to the project: another clone of it finds the same objects in ccache.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 
 werror=OFF
 if [[ -n ${CI:-} ]]; then werror=ON; fi

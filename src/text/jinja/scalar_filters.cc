@@ -227,7 +227,7 @@ Value tojson(std::string_view name, const Value& value, Args& args, Runtime& run
     style.indented = true;
     style.indent =
         indent->is_string() ? indent->string() : std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
-    style.item_separator = ",";
+    style.item_separator = std::string(",");  // assigned whole: g++ 12 warns of an overflow that is none otherwise
   }
   if (separators != nullptr && !separators->is_none()) {
     const Values both = iterate(*separators, budget);

@@ -71,7 +71,6 @@ expect "an unknown key in the file names file, line and the nearest key" 2 "bad.
   "$LAZYTRAIN" train bad.yaml
 expect "an unknown override names the nearest key" 2 "optimizer.lrr.*optimizer.lr" "$LAZYTRAIN" train run.yaml optimizer.lrr=1
 expect "a value out of range names the key" 2 "batch.*0" "$LAZYTRAIN" train run.yaml batch=0
-expect "a key of a later version is refused, not ignored" 2 "disk.path" "$LAZYTRAIN" train run.yaml disk.path=/tmp
 expect "a row longer than the model's positions is refused" 2 "seq.*max_position_embeddings" "$LAZYTRAIN" train run.yaml seq=100000
 expect "too little memory is exit code 3 and says how much" 3 "[0-9] [kMG]B" "$LAZYTRAIN" train run.yaml output=small host.memory=1MB
 

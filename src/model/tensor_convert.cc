@@ -92,13 +92,18 @@ void read_as_f32(const TensorEntry& tensor, std::span<float> out, int64_t first,
              [&](int64_t i, float value) { out[static_cast<size_t>(i)] = value; });
 }
 
-void read_exact(const TensorEntry& tensor, DType expected, std::span<std::byte> out) {
-  if (tensor.dtype != expected || tensor.bytes != std::ssize(out)) {
+std::span<const std::byte> exact_bytes(const TensorEntry& tensor, DType expected, int64_t bytes) {
+  if (tensor.dtype != expected || tensor.bytes != bytes) {
     throw InputError("{}: tensor \"{}\": found {} {} ({} bytes), expected {} ({} bytes)", tensor.file->where(),
                      tensor.name, tensor.dtype_name, format_shape(tensor.shape), tensor.bytes, name_of(expected),
-                     out.size());
+                     bytes);
   }
-  if (!out.empty()) std::memcpy(out.data(), tensor.data, out.size());
+  return {tensor.data, static_cast<size_t>(bytes)};
+}
+
+void read_exact(const TensorEntry& tensor, DType expected, std::span<std::byte> out) {
+  const std::span<const std::byte> bytes = exact_bytes(tensor, expected, std::ssize(out));
+  if (!out.empty()) std::memcpy(out.data(), bytes.data(), out.size());
 }
 
 void emit_master(std::span<const bf16> hi, std::span<const int16_t> lo, DType dtype, const TensorSink& sink) {

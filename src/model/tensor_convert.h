@@ -22,8 +22,10 @@ void read_as_master(const TensorEntry& tensor, std::span<bf16> hi, std::span<int
 // Elements [first, first + out.size()) of a BF16, F16 or F32 tensor as floats, exact.
 void read_as_f32(const TensorEntry& tensor, std::span<float> out, int64_t first = 0, ThreadPool* pool = nullptr);
 
-// Elements of a tensor whose type is exactly T's (checkpoints: I16, I64, U8, F32, BF16), byte for byte. Throws
-// InputError when the tensor has another type or another number of elements.
+// The bytes of a tensor that must have this type (checkpoints: I16, I64, U8, F32, BF16) and this many bytes. Throws
+// InputError when it has another type or another number of elements.
+std::span<const std::byte> exact_bytes(const TensorEntry& tensor, DType expected, int64_t bytes);
+// The same, copied.
 void read_exact(const TensorEntry& tensor, DType expected, std::span<std::byte> out);
 
 using TensorSink = std::function<void(std::span<const std::byte>)>;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "plan/disk_policies.h"
 #include "plan/heuristics.h"
 #include "plan/timeline.h"
 
@@ -24,17 +25,21 @@ int64_t total(const Program& program) { return bytes_on(program, Tier::kDevice) 
 // Bytes over a limit; 0 when there is none or it holds.
 int64_t over(int64_t need, int64_t limit) { return limit > 0 ? std::max<int64_t>(0, need - limit) : 0; }
 
+// host.memory is a cap on everything that the run takes of the host: in one memory, of all but the disk.
+int64_t on_host(const Program& program, const Budgets& b) {
+  return (program.one_memory ? total(program) : bytes_on(program, Tier::kHost)) + b.besides;
+}
+
 int64_t shortfall(const Program& program, const Budgets& b) {
-  return std::max({over(bytes_on(program, Tier::kDevice), b.device), over(bytes_on(program, Tier::kHost), b.host),
-                   over(total(program) + b.besides, b.available)});
+  return std::max({over(bytes_on(program, Tier::kDevice), b.device), over(on_host(program, b), b.host),
+                   over(bytes_on(program, Tier::kDisk), b.disk), over(total(program) + b.besides, b.available)});
 }
 
 // "retained 4.1 GB, optimizer state 1.2 GB": the rows of these tiers, largest first.
-std::string breakdown(const Program& program, bool device, bool host) {
+std::string breakdown(const Program& program, const std::vector<Tier>& tiers) {
   std::vector<MemoryRow> rows = memory_table(program);
-  std::erase_if(rows, [&](const MemoryRow& row) {
-    return !((device && row.tier == Tier::kDevice) || (host && row.tier == Tier::kHost));
-  });
+  std::erase_if(rows,
+                [&](const MemoryRow& row) { return std::find(tiers.begin(), tiers.end(), row.tier) == tiers.end(); });
   std::sort(rows.begin(), rows.end(), [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
   std::string text;
   for (const MemoryRow& row : rows) {
@@ -45,16 +50,18 @@ std::string breakdown(const Program& program, bool device, bool host) {
 
 std::string lacking(const Program& program, const Budgets& b) {
   std::string text;
-  const auto line = [&](std::string_view what, int64_t need, int64_t limit, std::string_view key, bool device,
-                        bool host) {
+  const auto line = [&](std::string_view what, int64_t need, int64_t limit, std::string_view key,
+                        const std::vector<Tier>& tiers) {
     if (over(need, limit) == 0) return;
     text += fmt::format("{}{}: {} needed, {} allowed ({}), {} short: {}", text.empty() ? "" : "\n", what,
                         format_bytes(need), format_bytes(limit), key, format_bytes(need - limit),
-                        breakdown(program, device, host));
+                        breakdown(program, tiers));
   };
-  line("device", bytes_on(program, Tier::kDevice), b.device, "device.memory", true, false);
-  line("host", bytes_on(program, Tier::kHost), b.host, "host.memory", false, true);
-  line("device and host, one memory here", total(program) + b.besides, b.available, "available", true, true);
+  const std::vector<Tier> both = {Tier::kDevice, Tier::kHost};
+  line("device", bytes_on(program, Tier::kDevice), b.device, "device.memory", {Tier::kDevice});
+  line("host", on_host(program, b), b.host, "host.memory", program.one_memory ? both : std::vector<Tier>{Tier::kHost});
+  line("disk", bytes_on(program, Tier::kDisk), b.disk, "disk.memory", {Tier::kDisk});
+  line("device and host, one memory here", total(program) + b.besides, b.available, "available", both);
   if (b.besides > 0 && over(total(program) + b.besides, b.available) > 0) {
     text += fmt::format(", evaluation {}", format_bytes(b.besides));
   }
@@ -85,6 +92,13 @@ class RemedySearch {
       const Policy other = named_policy(name, graph_, {policy_.batch, policy_.micro_batch, policy_.seq});
       const std::string change = fmt::format("plan.policy={}", name);
       if (!try_policy(change, other)) shrink(other, change + " ");
+    }
+    if (options_.machine != nullptr && options_.machine->one_memory && options_.machine->disk_bytes > 0) {
+      for (const Policy& other : disk_policies(graph_, {policy_.batch, policy_.micro_batch, policy_.seq})) {
+        if (other.name == policy_.name) continue;
+        const std::string change = fmt::format("plan.policy={}", other.name);
+        if (!try_policy(change, other)) shrink(other, change + " ");
+      }
     }
     std::sort(found_.begin(), found_.end(),
               [](const Remedy& a, const Remedy& b) { return a.seconds_a_token < b.seconds_a_token; });

@@ -10,10 +10,11 @@ namespace lazytrain::plan {
 namespace {
 
 int64_t bytes_of(const Program& program, const Instruction& instruction, Role role) {
+  int64_t bytes = 0;
   for (const Use& use : instruction.uses) {
-    if (use.role == role) return program.buffers[static_cast<size_t>(use.buffer)].bytes;
+    if (use.role == role) bytes += program.buffers[static_cast<size_t>(use.buffer)].bytes;
   }
-  return 0;
+  return bytes;
 }
 
 }  // namespace
@@ -22,9 +23,10 @@ int64_t transfer_bytes(const Program& program, const Instruction& instruction) {
   switch (instruction.action) {
     case Action::kCopyIn:
       return bytes_of(program, instruction, Role::kOutput);
+    case Action::kDiskRead:
+      return bytes_of(program, instruction, Role::kSource);
     case Action::kCopyOut:
     case Action::kFetch:
-    case Action::kDiskRead:
     case Action::kDiskWrite:
       return bytes_of(program, instruction, Role::kTarget);
     case Action::kCompute:
@@ -40,7 +42,7 @@ StateLayout state_layout(const graph::Graph& graph, DType compute) {
   layout.gradient_bytes = size_of(compute);
   const auto take = [&](int64_t bytes) {
     const int64_t offset = layout.bytes;
-    layout.bytes += align_up(bytes, kStateAlignment);
+    layout.bytes += align_up(bytes, kDiskAlignment);
     return offset;
   };
   for (const graph::Unit& unit : graph.units) {

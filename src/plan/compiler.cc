@@ -37,19 +37,20 @@ Compiler::Compiler(const graph::Graph& graph, const Policy& policy, const Compil
   windows_ = windows_of(policy, head_ + 1);
   window_weights_.assign(windows_.size(), -1);
   window_source_.assign(windows_.size(), -1);
+  window_tied_source_.assign(windows_.size(), -1);
   add_state();
   add_scratch();
 }
 
 Program Compiler::run() {
-  if (split()) plan_moves();
+  if (split() || uses_disk_) plan_moves();
   if (!program_.policy.update_chases_forward) {
-    for (int u = 0; u <= head_; ++u) emit_update(u);
+    for (int u = 0; u <= head_; ++u) emit_update(u, -1);
   }
   const auto slots = static_cast<size_t>(program_.policy.weight_slots);
   for (size_t w = 0; w < windows_.size(); ++w) {
     for (size_t ahead = w; ahead < std::min(windows_.size(), w + slots); ++ahead) prepare_weights(ahead);
-    if (split()) read_weights(w + slots);
+    read_weights(w + slots);
     come_back(static_cast<int>(w));
     emit_window(static_cast<int>(w));
     leave(static_cast<int>(w));
@@ -98,25 +99,29 @@ std::vector<WindowTraffic> Compiler::traffic() const {
     if (added) it->second = window_seconds(windows_[w]);
     traffic[w].seconds = it->second;
     const auto next = w + 1;
-    if (next < windows_.size() && streams(windows_[next].unit)) {
+    if (next < windows_.size() && weight_home(windows_[next].unit) != Tier::kDevice) {
       const int u = windows_[next].unit;
-      const bool kept = policy(u).keep_weights && windows_[next].pass != Pass::kForward;
-      if (!kept) traffic[w].h2d_bytes += bytes(u);
-      if (!kept && weight_home(u) == Tier::kDisk) traffic[w].disk_read_bytes += bytes(u);
+      const bool forward = windows_[next].pass == Pass::kForward || windows_[next].pass == Pass::kLoss;
+      const bool kept = policy(u).keep_weights && !forward;
+      if (!kept && !kernels_on_host(u)) traffic[w].h2d_bytes += bytes(u);
+      // In its first window they come from the update.
+      if (!kept && !forward && weight_home(u) == Tier::kDisk) traffic[w].disk_read_bytes += bytes(u);
     }
-    if (windows_[w].pass == Pass::kForward) {  // the update that chases it
-      const auto size = [&](int buffer) {
-        return static_cast<double>(program_.buffers[static_cast<size_t>(buffer)].bytes);
-      };
-      const auto u = static_cast<size_t>(windows_[w].unit);
-      const double moved = (optimizer_home(windows_[w].unit) == Tier::kDisk ? size(optimizer_[u]) : 0) +
-                           (weight_home(windows_[w].unit) == Tier::kDisk ? size(weights_[u]) : 0);
-      traffic[w].disk_read_bytes += moved;
-      traffic[w].disk_write_bytes += moved;
+    const bool first_visit = windows_[w].pass == Pass::kForward || windows_[w].pass == Pass::kLoss;
+    if (first_visit) {  // the update that chases it
+      for (const PieceOnDisk& piece : on_disk_[static_cast<size_t>(windows_[w].unit)]) {
+        const auto size = [&](int buffer) {
+          return buffer < 0 ? 0 : static_cast<double>(program_.buffers[static_cast<size_t>(buffer)].bytes);
+        };
+        const double written = size(piece.hi) + size(piece.lo) + size(piece.optimizer);
+        traffic[w].disk_read_bytes += written + size(piece.gradient);
+        traffic[w].disk_write_bytes += written;
+      }
     }
     const bool backward = windows_[w].pass == Pass::kBackward || windows_[w].pass == Pass::kLoss;
     if (backward && next < windows_.size() && weight_home(windows_[w].unit) != Tier::kDevice) {
       traffic[next].d2h_bytes += bytes(windows_[w].unit);
+      if (gradient_home(windows_[w].unit) == Tier::kDisk) traffic[next].disk_write_bytes += bytes(windows_[w].unit);
     }
   }
   return traffic;
@@ -125,10 +130,10 @@ std::vector<WindowTraffic> Compiler::traffic() const {
 void Compiler::plan_moves() {
   std::vector<Offload> offloads;
   const auto away = [&](int u, bool retained, Tier home, int64_t bytes, int need) {
-    if (bytes == 0 || need < 0) return;
+    if (bytes == 0 || need < 0 || (!split() && home != Tier::kDisk)) return;
     const int release = window_of(windows_, Pass::kForward, u);
-    offloads.push_back(
-        {static_cast<double>(bytes) * micros(), release, need, retained || u != kEmbedding, home == Tier::kDisk});
+    const bool on_device = split() && (retained || u != kEmbedding);
+    offloads.push_back({static_cast<double>(bytes) * micros(), release, need, on_device, home == Tier::kDisk});
     away_.push_back(
         {.unit = u, .retained = retained, .need = need, .moves = {}, .host = {}, .on_disk = {}, .host_back = {}});
   };
@@ -137,19 +142,26 @@ void Compiler::plan_moves() {
     const BoundaryPolicy& boundary = program_.policy.boundaries[i];
     const auto& value = unit(u).values[static_cast<size_t>(unit(u).output)];
     if (boundary.checkpoint && boundary.home != Tier::kDevice) {
-      away(u, false, boundary.home, graph::value_bytes(value, program_.dims), return_window(windows_, u));
+      away(u, false, boundary.home, padded(graph::value_bytes(value, program_.dims)), return_window(windows_, u));
     }
     if (policy(u).retained_home != Tier::kDevice) {
-      away(u, true, policy(u).retained_home, program_.retained[i].bytes, window_of(windows_, Pass::kBackward, u));
+      away(u, true, policy(u).retained_home, padded(program_.retained[i].bytes),
+           window_of(windows_, Pass::kBackward, u));
     }
   }
-  const auto moves = schedule_transfers(offloads, traffic(), window_of(windows_, Pass::kLoss, head_),
-                                        options_.machine->links, program_.policy.transfer_slack);
+  hw::Links links = options_.machine->links;
+  if (!split()) {  // nothing but the disk is in the way
+    constexpr double kNoLimit = 1e30;
+    links.h2d = links.d2h = kNoLimit;
+    links.joint = 0;
+  }
+  const auto moves = schedule_transfers(offloads, traffic(), window_of(windows_, Pass::kLoss, head_), links,
+                                        program_.policy.transfer_slack);
   for (size_t i = 0; i < away_.size(); ++i) {
     away_[i].moves = moves[i];
     away_[i].host.assign(static_cast<size_t>(micros()), -1);
   }
-  std::erase_if(away_, [](const Away& a) { return !a.moves.leaves; });
+  std::erase_if(away_, [&](const Away& a) { return split() ? !a.moves.leaves : !a.moves.disk; });
   back_order_.resize(away_.size());
   std::iota(back_order_.begin(), back_order_.end(), size_t{0});
   std::stable_sort(back_order_.begin(), back_order_.end(),
@@ -158,7 +170,7 @@ void Compiler::plan_moves() {
 
 void Compiler::leave(int w) {
   for (Away& a : away_) {
-    const bool on_device = a.retained || a.unit != kEmbedding;
+    const bool on_device = split() && (a.retained || a.unit != kEmbedding);
     const Purpose purpose = a.retained ? Purpose::kRetained : Purpose::kBoundaries;
     for (int m = 0; m < micros(); ++m) {
       const auto mi = static_cast<size_t>(m);
@@ -169,6 +181,7 @@ void Compiler::leave(int w) {
         transfer(Action::kCopyOut, Lane::kD2H, a.unit, m, from, a.host[mi]);
       }
       if (a.moves.disk && a.moves.disk_written == w) {
+        if (!split()) a.host[mi] = (a.retained ? retained_ : boundaries_)[static_cast<size_t>(a.unit)][mi];
         const Buffer source = program_.buffers[static_cast<size_t>(a.host[mi])];
         a.on_disk.push_back(add_buffer(purpose, Tier::kDisk, a.unit, source.bytes, source.name + " and disk"));
         transfer(Action::kDiskWrite, Lane::kDiskWrite, a.unit, m, a.host[mi], a.on_disk.back());
@@ -185,7 +198,7 @@ void Compiler::come_back(int w) {
       const auto mi = static_cast<size_t>(m);
       if (a.moves.disk && a.moves.disk_read == w) {
         const Buffer source = program_.buffers[static_cast<size_t>(a.on_disk[mi])];
-        a.host_back.push_back(add_buffer(purpose, Tier::kHost, a.unit, source.bytes, source.name + ", read back"));
+        a.host_back.push_back(add_buffer(purpose, near_disk(), a.unit, source.bytes, source.name + ", read back"));
         transfer(Action::kDiskRead, Lane::kDiskRead, a.unit, m, a.on_disk[mi], a.host_back.back());
       }
     }
@@ -199,6 +212,10 @@ void Compiler::come_back(int w) {
       const Buffer source = program_.buffers[static_cast<size_t>(from)];
       const Purpose purpose = source.purpose;
       int& current = (a.retained ? retained_ : boundaries_)[static_cast<size_t>(a.unit)][mi];
+      if (!split()) {
+        current = from;
+        continue;
+      }
       current = add_buffer(purpose, Tier::kDevice, a.unit, source.bytes, source.name + ", fetched");
       transfer(Action::kFetch, Lane::kH2D, a.unit, m, from, current);
     }
@@ -234,7 +251,7 @@ void Compiler::emit_window(int w) {
 
 int Compiler::new_boundary(int boundary, int m, Tier tier, std::string_view what) {
   const auto& value = unit(boundary).values[static_cast<size_t>(unit(boundary).output)];
-  return add_buffer(Purpose::kBoundaries, tier, boundary, graph::value_bytes(value, program_.dims),
+  return add_buffer(Purpose::kBoundaries, tier, boundary, padded(graph::value_bytes(value, program_.dims)),
                     fmt::format("{} {} micro-batch {}", what, boundary, m));
 }
 
@@ -250,7 +267,9 @@ Instruction Compiler::compute(Pass pass, int u, int m, int layout, int first, in
                           .uses = {},
                           .after = {}};
   const int scratch = lane_of(u) == Lane::kHost ? host_scratch_ : compute_scratch_;
-  instruction.uses = {{weight_buffer_, Role::kWeights, false}, {scratch, Role::kScratch, true}};
+  instruction.uses = {{scratch, Role::kScratch, true}};
+  // The embedding's backward reads no weights.
+  if (weight_buffer_ >= 0) instruction.uses.push_back({weight_buffer_, Role::kWeights, false});
   if (tied(u)) {
     const int embedding = tied_streamed_ >= 0 ? tied_streamed_ : weights_[kEmbedding];
     instruction.uses.push_back({embedding, Role::kTiedWeights, false});
@@ -305,7 +324,7 @@ void Compiler::emit_forward(const Window& window, int m) {
   if (!again || !program_.policy.boundaries[i].checkpoint) boundaries_[i][mi] = output;
   if (!again && program_.retained[i].bytes > 0) {
     retained_[i][mi] =
-        add_buffer(Purpose::kRetained, from_host ? Tier::kHost : Tier::kDevice, u, program_.retained[i].bytes,
+        add_buffer(Purpose::kRetained, from_host ? Tier::kHost : Tier::kDevice, u, padded(program_.retained[i].bytes),
                    fmt::format("retained of {} micro-batch {}", unit(u).name, m));
     forward.uses.push_back({retained_[i][mi], Role::kRetained, true});
   }

@@ -39,24 +39,36 @@ class Compiler {
   Lane lane_of(int u) const;
   Tier weight_home(int u) const;
   Tier optimizer_home(int u) const;
-  bool streams(int u) const;  // weights are copied in for each window
+  Tier gradient_home(int u) const;
+  bool state_on_disk(int u) const;  // any of it
+  bool kernels_on_host(int u) const { return split() && u == 0; }
+  Tier near_disk() const { return split() ? Tier::kHost : Tier::kDevice; }  // the memory that the disk's bytes pass
+  int64_t padded(int64_t bytes) const;                                      // of what may go to disk
   int micros() const { return program_.micro_batches; }
 
-  // compiler_state.cc: what lives across steps, and what moves it.
+  // compiler_state.cc: what lives across steps, and gradients on their way to it.
   void check_homes() const;
   void add_state();
+  void add_unit_state(int u);
   void add_scratch();
   int add_buffer(Purpose purpose, Tier tier, int u, int64_t bytes, const std::string& name);
+  int add_state_buffer(Purpose purpose, Tier tier, int u, int64_t bytes, const std::string& name);
   Instruction& emit(Action action, Lane lane, int u, std::vector<Use> uses);
   void transfer(Action action, Lane lane, int u, int micro, int from, int to);
-  void emit_update(int u);
-  void stage_update(int u);  // reads what the update needs from disk
-  void prepare_weights(size_t window);
-  void read_weights(size_t window);  // from disk, ahead of prepare_weights
-  int copy_in(int u, int from, Tier to);
   void open_gradient(int u);
   void emit_accumulates(size_t keep);
   void hand_over_tied_gradient();
+
+  // compiler_update.cc: updates, and weights on their way to the kernels.
+  void emit_update(int u, int weights_for_window);
+  void emit_piece_update(int u, int piece, int weights_for_window);
+  void stage(int u, int piece);  // reads what an update needs from disk
+  void write_back(size_t keep);
+  void prepare_weights(size_t window);
+  void read_weights(size_t window);  // from disk, ahead of prepare_weights
+  int add_weight_copy(int u, const std::string& what);
+  int read_copy(int u, const std::string& what);
+  int copy_in(int u, int from, Tier to);
 
   // compiler.cc: the windows.
   void plan_moves();
@@ -81,7 +93,12 @@ class Compiler {
   std::array<int64_t, 3> state_bytes_ = {0, 0, 0};
   int head_ = 0;
   std::vector<Window> windows_;
-  std::vector<int> weights_, optimizer_, stored_gradients_;  // state buffers by unit
+  std::vector<int> weights_, optimizer_, stored_gradients_;  // state buffers by unit; -1: on disk
+  struct PieceOnDisk {
+    int hi = -1, lo = -1, optimizer = -1, gradient = -1;  // state buffers; -1: in memory
+  };
+  std::vector<std::vector<PieceOnDisk>> on_disk_;  // by unit, as Program::state
+  bool uses_disk_ = false;
   int compute_scratch_ = -1, host_scratch_ = -1;
   std::vector<std::vector<int>> boundaries_;  // [boundary][micro-batch], the current instance
   std::vector<std::vector<int>> retained_;    // [unit][micro-batch]
@@ -89,15 +106,12 @@ class Compiler {
   std::vector<Away> away_;                    // by release
   std::vector<size_t> back_order_;            // of away_: the earliest need first
   std::vector<bool> updated_;
-  // An update whose state or weights are on disk works on host copies.
-  struct Staged {
-    int weights = -1, optimizer = -1;
-  };
-  std::map<int, Staged> staged_;     // read, by unit
-  std::deque<int> staged_to_write_;  // updated, not yet written back
-  std::vector<int> window_weights_;  // by window: what its kernels read; -1: not there yet
-  std::vector<int> window_source_;   // by window: host copy of weights whose home is the disk
-  std::vector<int> kept_weights_;    // by unit: streamed in its forward and still there
+  std::map<std::pair<int, int>, int> staged_;        // read, by unit and piece: its buffer
+  std::deque<std::pair<int, int>> staged_to_write_;  // updated, not yet written back
+  std::vector<int> window_weights_;                  // by window: what its kernels read; -1: not there yet
+  std::vector<int> window_source_;                   // by window: copy of weights whose home is the disk
+  std::vector<int> window_tied_source_;              // by window: likewise of a tied head's matrix
+  std::vector<int> kept_weights_;                    // by unit: streamed in its forward and still there
   int weight_buffer_ = -1, gradient_buffer_ = -1, tied_streamed_ = -1, tied_gradient_ = -1;
   std::deque<std::pair<int, int>> accumulates_;  // unit, its gradient buffer
   std::map<std::pair<int, Pass>, int> layouts_;

@@ -13,21 +13,41 @@ namespace {
 
 constexpr int kEmbedding = 0;
 
+// State on disk is updated in pieces of about this many elements: some MB each, so that staging costs little memory
+// and each transfer is still long; a unit has at most kMaxPieces.
+constexpr int64_t kPieceElements = int64_t{1} << 21;
+constexpr int64_t kMaxPieces = 16;
+constexpr int64_t kElementMultiple =
+    kDiskAlignment / 2;  // of a piece: 2 bytes each fill what a disk transfer is made of
+
+int64_t piece_elements(int64_t elements) {
+  const int64_t pieces = std::clamp<int64_t>(div_ceil(elements, kPieceElements), 1, kMaxPieces);
+  return align_up(div_ceil(elements, pieces), kElementMultiple);
+}
+
 }  // namespace
 
 // The embedding is gathered and scattered by rows on the host, so its state lives there.
 Tier Compiler::weight_home(int u) const {
   const Tier home = policy(u).weight_home;
-  return !split() || (u == kEmbedding && home == Tier::kDevice) ? Tier::kHost : home;
+  if (home == Tier::kDisk) return home;
+  return !split() || u == kEmbedding ? Tier::kHost : home;
 }
 Tier Compiler::optimizer_home(int u) const {
   const Tier home = policy(u).optimizer_home;
-  return !split() || (u == kEmbedding && home == Tier::kDevice) ? Tier::kHost : home;
+  if (home == Tier::kDisk) return home;
+  return !split() || u == kEmbedding ? Tier::kHost : home;
+}
+Tier Compiler::gradient_home(int u) const {
+  if (weight_home(u) == Tier::kDevice) return Tier::kDevice;
+  return policy(u).gradient_home == Tier::kDisk ? Tier::kDisk : Tier::kHost;
 }
 
-bool Compiler::streams(int u) const {
-  return merges() || (split() && u != kEmbedding && weight_home(u) != Tier::kDevice);
+bool Compiler::state_on_disk(int u) const {
+  return weight_home(u) == Tier::kDisk || optimizer_home(u) == Tier::kDisk || gradient_home(u) == Tier::kDisk;
 }
+
+int64_t Compiler::padded(int64_t bytes) const { return uses_disk_ ? align_up(bytes, kDiskAlignment) : bytes; }
 
 void Compiler::check_homes() const {
   const std::string& name = program_.policy.name;
@@ -35,11 +55,11 @@ void Compiler::check_homes() const {
     throw UsageError("plan '{}': optimizer state '{}' is not what this machine's executor keeps; fp32 is", name,
                      program_.policy.optimizer_state);
   }
-  const bool disk = split() && options_.machine->disk_bytes > 0;
+  const bool disk = options_.machine != nullptr && options_.machine->disk_bytes > 0;
   const auto refuse_disk = [&](Tier tier, std::string_view what, size_t at) {
     if (tier == Tier::kDisk && !disk) {
-      throw UsageError("plan '{}' puts {} {} on disk; this machine's {}", name, what, at,
-                       split() ? "profile has no disk (disk_bytes)" : "executor has device and host memory only");
+      throw UsageError("plan '{}' puts {} {} on disk; this machine has none for it ({})", name, what, at,
+                       split() ? "its profile has no disk_bytes" : "set disk.path to a folder for it");
     }
   };
   for (size_t b = 0; b < program_.policy.boundaries.size(); ++b) {
@@ -50,39 +70,77 @@ void Compiler::check_homes() const {
     refuse_disk(policy(u).retained_home, "the retained set of unit", at);
     refuse_disk(policy(u).weight_home, "weights of unit", at);
     refuse_disk(policy(u).optimizer_home, "optimizer state of unit", at);
+    refuse_disk(policy(u).gradient_home, "gradients of unit", at);
     if (split() && (weight_home(u) == Tier::kDevice) != (optimizer_home(u) == Tier::kDevice)) {
       throw UsageError(
           "plan '{}': unit {} ({}) has weights on the {} and optimizer state on the {}: both on the device, or neither",
           name, u, unit(u).name, name_of(weight_home(u)), name_of(optimizer_home(u)));
     }
-    if (split() && u == kEmbedding && (weight_home(u) == Tier::kDisk)) {
-      throw UsageError("plan '{}': the embedding's weights are on disk; its rows are gathered in host memory", name);
-    }
   }
 }
 
 void Compiler::add_state() {
-  const StateLayout one = state_layout(graph_, options_.compute);
-  const int64_t weight_bytes = 4;  // both halves
-  for (int u = 0; u <= head_; ++u) {
-    const int64_t elements = unit(u).block_elements;
-    const auto add = [&](Purpose purpose, Tier tier, int64_t bytes, int64_t offset_in_one) {
-      const int id = add_buffer(purpose, tier, u, bytes, fmt::format("{} of {}", name_of(purpose), unit(u).name));
-      Buffer& buffer = program_.buffers.back();
-      int64_t& taken = state_bytes_[static_cast<size_t>(tier)];
-      buffer.state = true;
-      buffer.offset = split() ? taken : offset_in_one;
-      taken += align_up(bytes, kStateAlignment);
-      return id;
-    };
-    const UnitStateLayout& layout = one.units[static_cast<size_t>(u)];
-    const int64_t state = optim::planned_state_bytes(program_.policy.optimizer_state, elements);
-    weights_.push_back(add(Purpose::kWeights, weight_home(u), weight_bytes * elements, layout.weights));
-    optimizer_.push_back(add(Purpose::kOptimizer, optimizer_home(u), state, layout.optimizer));
-    const Tier gradients = weight_home(u) == Tier::kDevice ? Tier::kDevice : Tier::kHost;
-    stored_gradients_.push_back(add(Purpose::kGradients, gradients, one.gradient_bytes * elements, layout.gradients));
+  program_.gradient = options_.compute;
+  for (const BoundaryPolicy& boundary : program_.policy.boundaries) {
+    uses_disk_ = uses_disk_ || boundary.home == Tier::kDisk;
   }
-  if (!split()) state_bytes_[static_cast<size_t>(Tier::kHost)] = one.bytes;
+  for (int u = 0; u <= head_; ++u) {
+    uses_disk_ = uses_disk_ || state_on_disk(u) || policy(u).retained_home == Tier::kDisk;
+    add_unit_state(u);
+  }
+}
+
+// Weights, optimizer state and gradients one after the other (in one memory: as state_layout), in memory each as one
+// buffer, on disk piece by piece.
+void Compiler::add_unit_state(int u) {
+  const int64_t elements = unit(u).block_elements, width = size_of(program_.gradient);
+  const auto in_memory = [&](Purpose purpose, Tier tier, int64_t bytes) {
+    if (tier == Tier::kDisk) return -1;
+    return add_state_buffer(purpose, tier, u, bytes, fmt::format("{} of {}", name_of(purpose), unit(u).name));
+  };
+  const auto state_of = [&](int64_t n) { return optim::planned_state_bytes(program_.policy.optimizer_state, n); };
+  const int weights = in_memory(Purpose::kWeights, weight_home(u), 4 * elements);
+  const int optimizer = in_memory(Purpose::kOptimizer, optimizer_home(u), state_of(elements));  // piece by piece too
+  const int gradients = in_memory(Purpose::kGradients, gradient_home(u), width * elements);
+  weights_.push_back(weights);
+  optimizer_.push_back(optimizer);
+  stored_gradients_.push_back(gradients);
+
+  const auto place = [&](int buffer, int64_t bytes) {
+    const Buffer& b = program_.buffers[static_cast<size_t>(buffer)];
+    return StatePlace{b.tier, b.offset + bytes};
+  };
+  UnitState state;
+  std::vector<PieceOnDisk> pieces;
+  const int64_t step = state_on_disk(u) ? piece_elements(elements) : std::max<int64_t>(1, elements);
+  for (int64_t first = 0; first < elements || state.empty(); first += step) {
+    StatePiece piece{.first = first,
+                     .elements = std::min(step, elements - first),
+                     .hi = {},
+                     .lo = {},
+                     .optimizer = {},
+                     .gradient = {}};
+    PieceOnDisk on_disk;
+    const auto part = [&](Purpose purpose, std::string_view what, int64_t bytes) {
+      return add_state_buffer(purpose, Tier::kDisk, u, align_up(bytes, kDiskAlignment),
+                              fmt::format("{} of {}, piece {}", what, unit(u).name, state.size()));
+    };
+    if (weights < 0) {
+      on_disk.hi = part(Purpose::kWeights, "weights", 2 * piece.elements);
+      on_disk.lo = part(Purpose::kWeights, "remainders", 2 * piece.elements);
+    }
+    if (optimizer < 0) on_disk.optimizer = part(Purpose::kOptimizer, "optimizer state", state_of(piece.elements));
+    if (gradients < 0) on_disk.gradient = part(Purpose::kGradients, "gradients", width * piece.elements);
+    piece.hi = weights < 0 ? place(on_disk.hi, 0) : place(weights, 2 * first);
+    piece.lo = weights < 0 ? place(on_disk.lo, 0) : place(weights, 2 * (elements + first));
+    piece.optimizer = optimizer < 0 ? place(on_disk.optimizer, 0) : place(optimizer, state_of(first));
+    piece.gradient = gradients < 0 ? place(on_disk.gradient, 0) : place(gradients, width * first);
+    state.push_back(piece);
+    pieces.push_back(on_disk);
+  }
+  if (!state_on_disk(u)) pieces.clear();
+  on_disk_.push_back(std::move(pieces));
+  program_.state.push_back(std::move(state));
 }
 
 void Compiler::add_scratch() {
@@ -112,93 +170,14 @@ void Compiler::transfer(Action action, Lane lane, int u, int micro, int from, in
   emit(action, lane, u, {{from, Role::kSource, false}, {to, Role::kTarget, true}}).micro = micro;
 }
 
-void Compiler::stage_update(int u) {
-  if (u > head_ || updated_[static_cast<size_t>(u)] || staged_.contains(u)) return;
-  const auto i = static_cast<size_t>(u);
-  Staged staged;
-  const auto read = [&](int from, Purpose purpose) {
-    const int to = add_buffer(purpose, Tier::kHost, u, program_.buffers[static_cast<size_t>(from)].bytes,
-                              fmt::format("{} of {} read for its update", name_of(purpose), unit(u).name));
-    transfer(Action::kDiskRead, Lane::kDiskRead, u, 0, from, to);
-    return to;
-  };
-  if (weight_home(u) == Tier::kDisk) staged.weights = read(weights_[i], Purpose::kWeights);
-  if (optimizer_home(u) == Tier::kDisk) staged.optimizer = read(optimizer_[i], Purpose::kOptimizer);
-  staged_[u] = staged;
-}
-
-// The optimizer step that belongs to the gradients of the step before: unit 0 first, so that forward chases it. The
-// next unit's state is read while this one is updated, and written while the next is.
-void Compiler::emit_update(int u) {
-  const auto i = static_cast<size_t>(u);
-  if (updated_[i]) return;
-  stage_update(u);
-  updated_[i] = true;
-  stage_update(u + 1);
-  const Staged& staged = staged_[u];
-  const int weights = staged.weights >= 0 ? staged.weights : weights_[i];
-  const int optimizer = staged.optimizer >= 0 ? staged.optimizer : optimizer_[i];
-  const Lane lane = optimizer_home(u) == Tier::kDevice ? Lane::kCompute : Lane::kHost;
-  emit(Action::kUpdate, lane, u,
-       {{stored_gradients_[i], Role::kGradientStore, false},
-        {weights, Role::kWeights, true},
-        {optimizer, Role::kOptimizer, true}});
-  staged_to_write_.push_back(u);
-  while (staged_to_write_.size() > (u == head_ ? 0u : 1u)) {
-    const int done = staged_to_write_.front();
-    staged_to_write_.pop_front();
-    const auto d = static_cast<size_t>(done);
-    const Staged& copies = staged_[done];
-    if (copies.weights >= 0) transfer(Action::kDiskWrite, Lane::kDiskWrite, done, 0, copies.weights, weights_[d]);
-    if (copies.optimizer >= 0) transfer(Action::kDiskWrite, Lane::kDiskWrite, done, 0, copies.optimizer, optimizer_[d]);
-  }
-}
-
-// Weights on disk are read into host memory one window further ahead than they are copied in. Behind its own update a
-// unit's weights are in host memory already.
-void Compiler::read_weights(size_t w) {
-  if (w >= windows_.size()) return;
-  const int u = windows_[w].unit;
-  if (weight_home(u) != Tier::kDisk || window_source_[w] >= 0 || !updated_[static_cast<size_t>(u)]) return;
-  if (kept_weights_[static_cast<size_t>(u)] >= 0) return;
-  const int64_t bytes = (merges() ? 4 : 2) * unit(u).block_elements;
-  window_source_[w] = add_buffer(Purpose::kWeights, Tier::kHost, u, bytes,
-                                 fmt::format("weights of {} read for window {}", unit(u).name, w));
-  transfer(Action::kDiskRead, Lane::kDiskRead, u, 0, weights_[static_cast<size_t>(u)], window_source_[w]);
-}
-
-// Brings a window's weights to where its kernels read them: in place, copied in, or merged into an fp32 copy.
-void Compiler::prepare_weights(size_t w) {
-  const int u = windows_[w].unit;
-  const auto i = static_cast<size_t>(u);
-  if (window_weights_[w] >= 0) return;
-  const bool first = !updated_[i];
-  emit_update(u);
-  const bool reads_weights = !(windows_[w].pass == Pass::kBackward && u == kEmbedding);
-  if (!streams(u) || !reads_weights) {
-    window_weights_[w] = weights_[i];
-  } else if (kept_weights_[i] >= 0) {
-    window_weights_[w] = kept_weights_[i];
-  } else {
-    int source = weights_[i];
-    if (weight_home(u) == Tier::kDisk) {
-      if (!first) read_weights(w);
-      source = first ? staged_[u].weights : window_source_[w];
-    }
-    // The embedding's own kernels run on the host; a tied head reads its matrix on the device.
-    window_weights_[w] = copy_in(u, source, split() && u == kEmbedding ? Tier::kHost : Tier::kDevice);
-    if (policy(u).keep_weights && windows_[w].pass == Pass::kForward) kept_weights_[i] = window_weights_[w];
-  }
-  if (tied(u) && (merges() || split())) tied_streamed_ = copy_in(kEmbedding, weights_[kEmbedding], Tier::kDevice);
-}
-
-int Compiler::copy_in(int u, int from, Tier to) {
-  const int64_t bytes = (merges() ? 4 : 2) * unit(u).block_elements;
-  const int target = add_buffer(Purpose::kStreamedWeights, to, u, bytes,
-                                fmt::format("{} weights of {}", merges() ? "fp32" : "streamed", unit(u).name));
-  emit(Action::kCopyIn, to == Tier::kHost ? Lane::kHost : Lane::kH2D, u,
-       {{from, Role::kWeights, false}, {target, Role::kOutput, true}});
-  return target;
+int Compiler::add_state_buffer(Purpose purpose, Tier tier, int u, int64_t bytes, const std::string& name) {
+  const int id = add_buffer(purpose, tier, u, bytes, name);
+  Buffer& buffer = program_.buffers.back();
+  int64_t& taken = state_bytes_[static_cast<size_t>(tier)];
+  buffer.state = true;
+  buffer.offset = taken;
+  taken += align_up(bytes, kDiskAlignment);
+  return id;
 }
 
 // The fp32 accumulator of a unit's gradients. A tied head adds to the embedding's, which lives to the end.
@@ -227,7 +206,13 @@ void Compiler::emit_accumulates(size_t keep) {
   while (accumulates_.size() > keep) {
     const auto [u, buffer] = accumulates_.front();
     accumulates_.pop_front();
-    const int store = stored_gradients_[static_cast<size_t>(u)];
+    int store = stored_gradients_[static_cast<size_t>(u)];
+    const bool to_disk = store < 0;
+    if (to_disk) {
+      store =
+          add_buffer(Purpose::kGradients, near_disk(), u, padded(size_of(program_.gradient) * unit(u).block_elements),
+                     fmt::format("gradients of {} on their way to disk", unit(u).name));
+    }
     const bool on_host = program_.buffers[static_cast<size_t>(buffer)].tier == Tier::kHost;
     if (!split() || on_host) {
       emit(Action::kAccumulate, Lane::kHost, u,
@@ -239,6 +224,12 @@ void Compiler::emit_accumulates(size_t keep) {
       transfer(Action::kCopyOut, Lane::kD2H, u, 0, buffer, store);
       emit(Action::kAccumulate, Lane::kHost, u, {{store, Role::kGradientStore, true}});
     }
+    if (!to_disk) continue;
+    std::vector<Use> uses = {{store, Role::kSource, false}};
+    for (const PieceOnDisk& piece : on_disk_[static_cast<size_t>(u)]) {
+      uses.push_back({piece.gradient, Role::kTarget, true});
+    }
+    emit(Action::kDiskWrite, Lane::kDiskWrite, u, std::move(uses));
   }
 }
 

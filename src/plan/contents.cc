@@ -22,9 +22,14 @@ enum class What : uint8_t {
   kBoundaryGrad,  // of the boundary behind `unit`, of micro-batch `count`
   kRetained,      // of `unit`, of micro-batch `count`
   kRegenerated,   // a workspace that holds what backward of `unit` reads, of micro-batch `count`
-  kGradientSum    // of `unit`'s parameters, over `count` contributions
+  kGradientSum,   // of `unit`'s parameters, over `count` contributions
+  kOldPart,       // of a piece of `unit`'s state on disk before its update: `count` is part_count()
+  kPart,          // likewise, of this step
+  kOldStaged,     // what is on disk of piece `count` of `unit`, read for its update
+  kStaged,        // likewise, updated
+  kSomeWeights    // of the first `count` pieces of `unit`
 };
-constexpr std::array<std::string_view, 12> kWhatNames = {"nothing",
+constexpr std::array<std::string_view, 17> kWhatNames = {"nothing",
                                                          "weights before their update",
                                                          "weights",
                                                          "optimizer state before its update",
@@ -35,7 +40,16 @@ constexpr std::array<std::string_view, 12> kWhatNames = {"nothing",
                                                          "boundary gradient",
                                                          "retained set",
                                                          "regenerated values",
-                                                         "gradient sum"};
+                                                         "gradient sum",
+                                                         "a part of the state on disk before its update",
+                                                         "a part of the state on disk",
+                                                         "staged state before its update",
+                                                         "staged state",
+                                                         "weights of the first pieces"};
+
+// Of a piece of state on disk, in the order in which they are read and written together.
+constexpr int kHi = 0, kLo = 1, kOptimizer = 2, kGradient = 3, kParts = 4;
+int part_count(int piece, int part) { return piece * kParts + part; }
 
 struct Content {
   What what = What::kNothing;
@@ -53,19 +67,22 @@ class Follower {
  public:
   explicit Follower(const Program& program)
       : program_(program), contents_(program.buffers.size()), head_(static_cast<int>(program.policy.units.size()) - 1) {
+    for (size_t u = 0; u < program.state.size(); ++u) {
+      int64_t elements = 0;
+      for (const StatePiece& piece : program.state[u]) elements += piece.elements;
+      weight_bytes_[static_cast<int>(u)] = 4 * elements;
+    }
     for (size_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];
-      if (!buffer.state) continue;
-      if (buffer.purpose == Purpose::kWeights) {
-        contents_[b] = {What::kOldWeights, buffer.unit, 0};
-        weight_bytes_[buffer.unit] = buffer.bytes;
-      }
+      if (!buffer.state || buffer.tier == Tier::kDisk) continue;
+      if (buffer.purpose == Purpose::kWeights) contents_[b] = {What::kOldWeights, buffer.unit, 0};
       if (buffer.purpose == Purpose::kOptimizer) contents_[b] = {What::kOldState, buffer.unit, 0};
       if (buffer.purpose == Purpose::kGradients) contents_[b] = {What::kOldGradient, buffer.unit, 0};
     }
     for (const Instruction& i : program.instructions) {
       for (const Use& use : i.uses) tied_ = tied_ || use.role == Role::kTiedWeights;
     }
+    find_parts();
   }
 
   std::vector<std::string> run() {
@@ -87,9 +104,11 @@ class Follower {
           break;
         case Action::kCopyOut:
         case Action::kFetch:
+          move();
+          break;
         case Action::kDiskRead:
         case Action::kDiskWrite:
-          move();
+          move_disk();
           break;
       }
     }
@@ -145,25 +164,161 @@ class Follower {
     }
   }
 
-  void update() {
-    const int u = instruction_->unit;
-    expect(Role::kGradientStore, {What::kOldGradient, u, 0}, "gradient");
-    replace(Role::kWeights, {What::kOldWeights, u, 0}, {What::kWeights, u, 0}, "weights");
-    replace(Role::kOptimizer, {What::kOldState, u, 0}, {What::kState, u, 0}, "optimizer state");
+  // The buffers of the unit's state on disk, and that every part of the state lies in a buffer that is meant for it.
+  void find_parts() {
+    std::map<std::pair<Tier, int64_t>, int> begins;
+    for (size_t b = 0; b < program_.buffers.size(); ++b) {
+      const Buffer& buffer = program_.buffers[b];
+      if (buffer.state) begins[{buffer.tier, buffer.offset}] = static_cast<int>(b);
+    }
+    for (size_t u = 0; u < program_.state.size(); ++u) {
+      for (size_t k = 0; k < program_.state[u].size(); ++k) {
+        const StatePiece& piece = program_.state[u][k];
+        const StatePlace* places[kParts] = {&piece.hi, &piece.lo, &piece.optimizer, &piece.gradient};
+        for (int part = 0; part < kParts; ++part) {
+          auto it = begins.upper_bound({places[part]->tier, places[part]->offset});
+          const bool none = it == begins.begin() || (--it)->first.first != places[part]->tier;
+          const int b = none ? -1 : it->second;
+          const Purpose purpose = part == kOptimizer  ? Purpose::kOptimizer
+                                  : part == kGradient ? Purpose::kGradients
+                                                      : Purpose::kWeights;
+          const bool disk = places[part]->tier == Tier::kDisk;
+          if (none || program_.buffers[static_cast<size_t>(b)].unit != static_cast<int>(u) ||
+              program_.buffers[static_cast<size_t>(b)].purpose != purpose ||
+              (disk && program_.buffers[static_cast<size_t>(b)].offset != places[part]->offset)) {
+            faults_.push_back(fmt::format("piece {} of the state of unit {} lies nowhere", k, u));
+            return;
+          }
+          if (!disk) continue;
+          contents_[static_cast<size_t>(b)] = {What::kOldPart, static_cast<int>(u),
+                                               part_count(static_cast<int>(k), part)};
+          parts_[{static_cast<int>(u), static_cast<int>(k), part}] = b;
+        }
+      }
+    }
   }
 
-  // Between tiers as the action says; the target holds what the source held. Of weights the first half may be enough.
+  // The parts of a piece that lie on disk, or of the pieces.
+  std::vector<int> parts_of(int unit, int piece, std::initializer_list<int> which) const {
+    std::vector<int> found;
+    for (const int part : which) {
+      if (const auto it = parts_.find({unit, piece, part}); it != parts_.end()) found.push_back(it->second);
+    }
+    return found;
+  }
+
+  void update() {
+    const int u = instruction_->unit, piece = instruction_->piece;
+    const auto pieces = static_cast<int>(program_.state[static_cast<size_t>(u)].size());
+    if (piece < 0 || piece >= pieces) return fault("is of piece {} of {}", piece, pieces);
+    const bool last = piece + 1 == pieces;
+    const auto on_disk = [&](int part) { return parts_.contains({u, piece, part}); };
+    if (!on_disk(kGradient)) expect(Role::kGradientStore, {What::kOldGradient, u, 0}, "gradient");
+    // Of state in memory the pieces go one by one; it counts as updated with the last.
+    const auto in_memory = [&](Role role, What before, What after, std::string_view name) {
+      replace(role, {before, u, piece}, last ? Content{after, u, 0} : Content{before, u, piece + 1}, name);
+    };
+    if (!on_disk(kHi)) in_memory(Role::kWeights, What::kOldWeights, What::kWeights, "weights");
+    if (!on_disk(kOptimizer)) in_memory(Role::kOptimizer, What::kOldState, What::kState, "optimizer state");
+    if (on_disk(kHi) || on_disk(kOptimizer) || on_disk(kGradient)) {
+      replace(Role::kStaged, {What::kOldStaged, u, piece}, {What::kStaged, u, piece}, "staged state");
+    }
+    for (const Use& use : instruction_->uses) {
+      if (use.role != Role::kOutput) continue;
+      if (!on_disk(kHi)) fault("hands on weights that are in memory anyway");
+      if (piece > 0) expect(Role::kOutput, {What::kSomeWeights, u, piece}, "weights for the window");
+      put(Role::kOutput, last ? Content{What::kWeights, u, 0} : Content{What::kSomeWeights, u, piece + 1},
+          "weights for the window");
+      expect_bytes(Role::kOutput, weight_bytes_[u] / (program_.compute == DType::kF32 ? 1 : 2), "weights");
+    }
+  }
+
+  // Between memory and disk; several buffers on the disk's side stand one behind the other in memory.
+  void move_disk() {
+    const bool read = instruction_->action == Action::kDiskRead;
+    const int u = instruction_->unit, piece = instruction_->piece;
+    const Tier memory_tier = program_.one_memory ? Tier::kDevice : Tier::kHost;
+    std::vector<int> disk;
+    int memory = -1;
+    int64_t bytes = 0;
+    for (const Use& use : instruction_->uses) {
+      const bool on_disk_side = use.role == (read ? Role::kSource : Role::kTarget);
+      if (buffer(use).tier != (on_disk_side ? Tier::kDisk : memory_tier) || use.write != (use.role == Role::kTarget)) {
+        fault("moves {}, on {}, as its {}", buffer(use).name, name_of(buffer(use).tier),
+              use.role == Role::kSource ? "source" : "target");
+      }
+      if (buffer(use).offset % kDiskAlignment != 0 || buffer(use).bytes % kDiskAlignment != 0) {
+        fault("{} is not aligned to what disk transfers are made of", buffer(use).name);
+      }
+      if (on_disk_side) {
+        disk.push_back(use.buffer);
+        bytes += buffer(use).bytes;
+      } else {
+        memory = use.buffer;
+      }
+    }
+    if (memory < 0 || disk.empty()) return fault("has no source or no target");
+    if (program_.buffers[static_cast<size_t>(memory)].bytes < bytes) fault("its buffer in memory is too small");
+    Content& in_memory = contents_[static_cast<size_t>(memory)];
+    const std::vector<int> staged = parts_of(u, piece, {kHi, kLo, kOptimizer, kGradient});
+    if (read && disk == staged && contents_[static_cast<size_t>(disk[0])].what == What::kOldPart) {
+      for (size_t i = 0; i < disk.size(); ++i) expect_part(disk[i], What::kOldPart);
+      in_memory = {What::kOldStaged, u, piece};
+    } else if (read && contents_[static_cast<size_t>(disk[0])].what == What::kPart) {
+      read_weights(disk, in_memory);
+    } else if (!read && in_memory == Content{What::kStaged, u, piece}) {
+      if (disk != parts_of(u, piece, {kHi, kLo, kOptimizer})) fault("does not write the parts that were updated");
+      for (const int b : disk) turn_part(b, What::kOldPart, What::kPart);
+    } else if (!read && in_memory == Content{What::kStored, u, 0}) {
+      if (disk != all_parts(u, {kGradient})) fault("does not write the whole gradient");
+      for (const int b : disk) turn_part(b, What::kOldPart, What::kPart);
+    } else if (disk.size() == 1) {  // boundaries and retained sets, as they are
+      const Content from = read ? contents_[static_cast<size_t>(disk[0])] : in_memory;
+      if (from.what != What::kBoundary && from.what != What::kRetained) fault("moves {}", text(from));
+      if (from.unit != u) fault("moves {}", text(from));
+      (read ? in_memory : contents_[static_cast<size_t>(disk[0])]) = from;
+    } else {
+      fault("moves {} to {} buffers", text(in_memory), disk.size());
+    }
+  }
+
+  void read_weights(const std::vector<int>& disk, Content& in_memory) {
+    const int u = instruction_->unit;
+    std::vector<int> expected = all_parts(u, {kHi});
+    if (program_.compute == DType::kF32) {
+      const std::vector<int> lo = all_parts(u, {kLo});
+      expected.insert(expected.end(), lo.begin(), lo.end());
+    }
+    if (disk != expected) fault("does not read the whole weights");
+    for (const int b : disk) expect_part(b, What::kPart);
+    in_memory = {What::kWeights, u, 0};
+  }
+
+  std::vector<int> all_parts(int unit, std::initializer_list<int> which) const {
+    std::vector<int> found;
+    for (size_t k = 0; k < program_.state[static_cast<size_t>(unit)].size(); ++k) {
+      const std::vector<int> of_piece = parts_of(unit, static_cast<int>(k), which);
+      found.insert(found.end(), of_piece.begin(), of_piece.end());
+    }
+    return found;
+  }
+
+  void expect_part(int b, What what) {
+    const Content& found = contents_[static_cast<size_t>(b)];
+    if (found.what != what) fault("{} holds {}", program_.buffers[static_cast<size_t>(b)].name, text(found));
+  }
+  void turn_part(int b, What before, What after) {
+    expect_part(b, before);
+    contents_[static_cast<size_t>(b)].what = after;
+  }
+
+  // Between device and host as the action says; the target holds what the source held.
   void move() {
     const Use* from = use_of(Role::kSource, false, "source");
     const Use* to = use_of(Role::kTarget, true, "target");
     if (from == nullptr || to == nullptr) return;
-    const Action action = instruction_->action;
-    const Tier source = action == Action::kCopyOut    ? Tier::kDevice
-                        : action == Action::kDiskRead ? Tier::kDisk
-                                                      : Tier::kHost;
-    const Tier target = action == Action::kFetch       ? Tier::kDevice
-                        : action == Action::kDiskWrite ? Tier::kDisk
-                                                       : Tier::kHost;
+    const bool out = instruction_->action == Action::kCopyOut;
+    const Tier source = out ? Tier::kDevice : Tier::kHost, target = out ? Tier::kHost : Tier::kDevice;
     if (buffer(*from).tier != source || buffer(*to).tier != target) {
       fault("moves {} to {}: from {} to {}", buffer(*from).name, buffer(*to).name, name_of(buffer(*from).tier),
             name_of(buffer(*to).tier));
@@ -172,10 +327,9 @@ class Follower {
     if (content.what == What::kNothing) fault("moves {}, which holds nothing", buffer(*from).name);
     if (content.unit != instruction_->unit) fault("moves {}", text(content));
     contents_[static_cast<size_t>(to->buffer)] = content;
-    // Gradients are rounded on their way to the store; weights that are only read need no remainder.
-    const bool halves = content.what == What::kWeights && !buffer(*to).state;
-    const bool rounds = content.what == What::kGradientSum && buffer(*to).state;
-    const int64_t needed = halves || rounds ? buffer(*from).bytes / 2 : buffer(*from).bytes;
+    // Gradients are rounded on their way to the store.
+    const bool rounds = content.what == What::kGradientSum && buffer(*to).purpose == Purpose::kGradients;
+    const int64_t needed = rounds ? buffer(*from).bytes / 4 * size_of(program_.gradient) : buffer(*from).bytes;
     if (buffer(*to).bytes < needed) fault("{} is too small for {}", buffer(*to).name, buffer(*from).name);
   }
 
@@ -184,6 +338,12 @@ class Follower {
     for (size_t b = 0; b < contents_.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
       if (!buffer.state) continue;
+      if (buffer.tier == Tier::kDisk) {
+        if (contents_[b].what != What::kPart) {
+          faults_.push_back(fmt::format("at the end {} holds {}", buffer.name, text(contents_[b])));
+        }
+        continue;
+      }
       const What expected = buffer.purpose == Purpose::kWeights     ? What::kWeights
                             : buffer.purpose == Purpose::kOptimizer ? What::kState
                                                                     : What::kStored;
@@ -210,7 +370,10 @@ class Follower {
       replace(Role::kGradientStore, sum, {What::kStored, u, 0}, "stored gradient");
     } else {
       expect(Role::kWeightGradient, sum, "gradient sum");
-      replace(Role::kGradientStore, {What::kOldGradient, u, 0}, {What::kStored, u, 0}, "stored gradient");
+      if (!parts_.contains({u, 0, kGradient})) {
+        expect(Role::kGradientStore, {What::kOldGradient, u, 0}, "stored gradient");
+      }
+      put(Role::kGradientStore, {What::kStored, u, 0}, "stored gradient");
     }
   }
 
@@ -218,7 +381,7 @@ class Follower {
     const Instruction& i = *instruction_;
     const int u = i.unit, m = i.micro;
     check_steps();
-    expect(Role::kWeights, {What::kWeights, u, 0}, "weights");
+    if (u > 0 || i.pass != Pass::kBackward) expect(Role::kWeights, {What::kWeights, u, 0}, "weights");
     if (u > 0) expect(Role::kInput, {What::kBoundary, u - 1, m}, "input");
     check_workspace();
     const bool retains = program_.retained[static_cast<size_t>(u)].bytes > 0 && u < head_;
@@ -301,7 +464,8 @@ class Follower {
   std::vector<Content> contents_;  // by buffer
   int head_;
   bool tied_ = false;
-  std::map<int, int64_t> weight_bytes_;  // by unit, of both halves: as many as of fp32 copies and sums
+  std::map<int, int64_t> weight_bytes_;      // by unit, of both halves: as many as of fp32 copies and sums
+  std::map<std::array<int, 3>, int> parts_;  // {unit, piece, part} on disk: its buffer
   std::map<int, std::pair<int, Pass>> layout_owner_;
   int64_t boundary_bytes_ = -1;
   int at_ = 0;

@@ -142,7 +142,7 @@ std::string memory_lines(const Program& program, const Budgets& budgets) {
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
     const int64_t bytes = program.tier_bytes[static_cast<size_t>(tier)];
     if (bytes == 0) continue;
-    sum += bytes;
+    if (tier != Tier::kDisk) sum += bytes;
     text += fmt::format("memory:    {:<24}{:>9}{}\n", name_of(tier), format_bytes(bytes),
                         against(limits[static_cast<size_t>(tier)]));
     for (const MemoryRow& row : memory_table(program)) {

@@ -116,6 +116,10 @@ void place_buffers(Program& program, const std::array<int64_t, 3>& state_bytes) 
       item.last = static_cast<int64_t>(i);
     }
   }
+  const bool disk = std::any_of(program.instructions.begin(), program.instructions.end(), [](const Instruction& i) {
+    return i.action == Action::kDiskRead || i.action == Action::kDiskWrite;
+  });
+  const int64_t alignment = disk ? kDiskAlignment : kArenaAlignment;
   for (size_t tier = 0; tier < kTierNames.size(); ++tier) {
     std::vector<size_t> members;
     std::vector<LiveItem> live;
@@ -125,7 +129,7 @@ void place_buffers(Program& program, const std::array<int64_t, 3>& state_bytes) 
       members.push_back(b);
       live.push_back({buffer.bytes, items[b].first, items[b].last});
     }
-    const Packing packing = pack_intervals(live, kArenaAlignment);
+    const Packing packing = pack_intervals(live, alignment);
     for (size_t j = 0; j < members.size(); ++j) {
       program.buffers[members[j]].offset = state_bytes[tier] + packing.offsets[j];
     }

@@ -5,8 +5,7 @@
 
 namespace lazytrain::plan {
 
-inline constexpr int64_t kArenaAlignment = 64;    // a cache line
-inline constexpr int64_t kStateAlignment = 4096;  // a page, and what direct disk I/O wants
+inline constexpr int64_t kArenaAlignment = 64;  // a cache line
 
 // Gives every buffer that is not state its offset, by liveness over the list (from its first use to its last), behind
 // the `state_bytes` of its tier; sets tier_bytes.

@@ -51,6 +51,7 @@ Json to_json(const Policy& policy) {
                      {"retained_home", name_of(u.retained_home)},
                      {"weight_home", name_of(u.weight_home)},
                      {"optimizer_home", name_of(u.optimizer_home)},
+                     {"gradient_home", name_of(u.gradient_home)},
                      {"keep_weights", u.keep_weights}});
   }
   return {{"format", 1},
@@ -110,7 +111,7 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   }
   for (const Json& item : array_of(object, "units")) {
     const JsonObject u(item, fmt::format("{}: units[{}]", where, policy.units.size()));
-    refuse_others(u, {"retained", "retained_home", "weight_home", "optimizer_home", "keep_weights"});
+    refuse_others(u, {"retained", "retained_home", "weight_home", "optimizer_home", "gradient_home", "keep_weights"});
     UnitPolicy unit;
     for (const Json& name : array_of(u, "retained")) {
       if (!name.is_string()) throw InputError("{}: \"retained\" must list names of values", u.where());
@@ -119,6 +120,7 @@ Policy policy_from_json(const Json& json, const std::string& where) {
     unit.retained_home = tier_from(u, "retained_home");
     unit.weight_home = tier_from(u, "weight_home");
     unit.optimizer_home = tier_from(u, "optimizer_home");
+    if (u.has("gradient_home")) unit.gradient_home = tier_from(u, "gradient_home");
     unit.keep_weights = u.boolean_or("keep_weights", false);
     policy.units.push_back(std::move(unit));
   }

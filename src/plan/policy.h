@@ -24,7 +24,8 @@ struct UnitPolicy {
   Tier retained_home = Tier::kDevice;
   Tier weight_home = Tier::kHost;
   Tier optimizer_home = Tier::kHost;
-  bool keep_weights = false;  // streamed weights stay on the device from forward to backward
+  Tier gradient_home = Tier::kHost;  // host or disk; of weights on the device it is the device
+  bool keep_weights = false;         // streamed weights stay on the device from forward to backward
   friend bool operator==(const UnitPolicy&, const UnitPolicy&) = default;
 };
 

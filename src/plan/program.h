@@ -28,6 +28,20 @@ struct Buffer {
   int64_t offset = 0;
 };
 
+// Where a unit's state lies. State in memory is one piece; state on disk is cut into pieces that are read, updated and
+// written one after the other. `hi` and `lo` hold 2 bytes an element; `optimizer` what optim makes of it (fp32: the
+// first moments of the piece, then the second); `gradient` the stored gradient. A part's elements are contiguous.
+struct StatePlace {
+  Tier tier = Tier::kHost;
+  int64_t offset = 0;  // bytes from the begin of the tier
+};
+struct StatePiece {
+  int64_t first = 0;  // element of the unit's block
+  int64_t elements = 0;
+  StatePlace hi, lo, optimizer, gradient;
+};
+using UnitState = std::vector<StatePiece>;
+
 // What a buffer is to the instruction that uses it.
 enum class Role : uint8_t {
   kInput,
@@ -42,6 +56,7 @@ enum class Role : uint8_t {
   kTiedGradient,
   kOptimizer,
   kGradientStore,
+  kStaged,  // what lies on disk of a piece of state, in host memory for its update
   kSource,  // of a transfer
   kTarget
 };
@@ -62,6 +77,7 @@ struct Instruction {
   int first_step = 0;          // of compute: the steps of that layout to run
   int last_step = 0;
   std::vector<Use> uses;
+  int piece = 0;           // of an update and its transfers: index into Program::state[unit]
   std::vector<int> after;  // instructions that must have ended, all earlier in the list
 };
 
@@ -71,12 +87,18 @@ struct Program {
   int micro_batches = 1;
   bool one_memory = true;  // device and host are the same memory: nothing moves between them
   DType compute = DType::kBF16;
+  DType gradient = DType::kBF16;  // as stored
+  std::vector<UnitState> state;   // by unit
   std::vector<Buffer> buffers;
   std::vector<graph::Pass> layouts;
   std::vector<graph::RetainedSet> retained;  // by unit
   std::vector<Instruction> instructions;
   std::array<int64_t, 3> tier_bytes = {0, 0, 0};  // what each tier needs, state included
 };
+
+// Disk transfers of several buffers go from or to consecutive bytes of one: a kDiskRead has one target, a kDiskWrite
+// one source. What they move begins at multiples of this in its tier, and has a multiple of it as its bytes.
+inline constexpr int64_t kDiskAlignment = 4096;
 
 // Bytes that a transfer moves (kCopyIn: the half or both halves of the weights; kCopyOut of gradients: rounded to the
 // stored type); 0 for other actions.

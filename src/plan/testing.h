@@ -55,7 +55,8 @@ inline Policy random_tiered_policy(const graph::Graph& graph, const Shape& shape
     UnitPolicy& unit = policy.units[u];
     unit.retained_home = any_tier();
     const bool resident = u > 0 && chance(0.2);
-    unit.weight_home = resident ? Tier::kDevice : u > 0 ? off_device() : Tier::kHost;
+    unit.weight_home = resident ? Tier::kDevice : off_device();
+    unit.gradient_home = off_device();
     unit.optimizer_home = resident ? Tier::kDevice : off_device();
     unit.keep_weights = !resident && chance(0.2);
   }

@@ -138,8 +138,9 @@ CostTable::CostTable(const graph::Graph& graph, const Program& program, const hw
                                                        i.first_step, i.last_step, program.dims, profile);
         break;
       case Action::kUpdate: {
-        const int64_t state = optim::planned_state_bytes(program.policy.optimizer_state, unit.block_elements);
-        cost.seconds = update_seconds(unit.block_elements, state, memory);
+        const int64_t updated = program.state[static_cast<size_t>(i.unit)][static_cast<size_t>(i.piece)].elements;
+        const int64_t state = optim::planned_state_bytes(program.policy.optimizer_state, updated);
+        cost.seconds = update_seconds(updated, state, memory);
         break;
       }
       case Action::kAccumulate:

@@ -80,7 +80,8 @@ class Validator {
   // Dependencies point back (so no cycle, no deadlock) and everything named exists.
   void check_references() {
     const size_t units = program_.policy.units.size();
-    if (units < 2 || program_.retained.size() != units || program_.micro_batches < 1) {
+    if (units < 2 || program_.retained.size() != units || program_.state.size() != units ||
+        program_.micro_batches < 1) {
       fault("the program has {} units, {} retained sets and {} micro-batches", units, program_.retained.size(),
             program_.micro_batches);
     }
@@ -181,7 +182,7 @@ class Validator {
     std::map<std::array<int, 3>, int> count;  // {what, unit, micro-batch}
     constexpr int kUpdated = 100, kAccumulated = 101;
     for (const Instruction& i : program_.instructions) {
-      if (i.action == Action::kUpdate) ++count[{kUpdated, i.unit, 0}];
+      if (i.action == Action::kUpdate) ++count[{kUpdated, i.unit, i.piece}];
       if (i.action == Action::kAccumulate) ++count[{kAccumulated, i.unit, 0}];
       if (i.action == Action::kCompute) ++count[{static_cast<int>(i.pass), i.unit, i.micro}];
     }
@@ -192,7 +193,9 @@ class Validator {
     };
     const int head = static_cast<int>(program_.policy.units.size()) - 1;
     for (int u = 0; u <= head; ++u) {
-      expect_once(kUpdated, u, 0, "update");
+      for (size_t piece = 0; piece < program_.state[static_cast<size_t>(u)].size(); ++piece) {
+        expect_once(kUpdated, u, static_cast<int>(piece), "update");
+      }
       expect_once(kAccumulated, u, 0, "accumulate");
       for (int m = 0; m < program_.micro_batches; ++m) {
         if (u < head) {

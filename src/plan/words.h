@@ -38,11 +38,20 @@ enum class Purpose : uint8_t {
   kBoundaryGradients,
   kRetained,
   kWorkspace,
-  kScratch
+  kScratch,
+  kStaged
 };
-inline constexpr std::array<std::string_view, 10> kPurposeNames = {
-    "weights",    "optimizer state",    "gradients", "streamed weights", "gradient accumulators",
-    "boundaries", "boundary gradients", "retained",  "workspace",        "kernel scratch"};
+inline constexpr std::array<std::string_view, 11> kPurposeNames = {"weights",
+                                                                   "optimizer state",
+                                                                   "gradients",
+                                                                   "streamed weights",
+                                                                   "gradient accumulators",
+                                                                   "boundaries",
+                                                                   "boundary gradients",
+                                                                   "retained",
+                                                                   "workspace",
+                                                                   "kernel scratch",
+                                                                   "state on its way to or from disk"};
 
 template <typename Enum, size_t N>
 constexpr std::string_view name_in(const std::array<std::string_view, N>& names, Enum value) {

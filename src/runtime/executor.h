@@ -1,7 +1,8 @@
-// Runs a Program: one thread a lane, each in program order, held only by the dependencies that the Program names.
+// Runs a Program on the bytes of its tiers.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -12,8 +13,9 @@
 #include "optim/grad_norm.h"
 #include "plan/program.h"
 #include "plan/timeline.h"
-#include "runtime/arena.h"
-#include "runtime/model_state.h"
+#include "runtime/lanes.h"
+#include "runtime/throttle.h"
+#include "runtime/tier_memory.h"
 #include "runtime/unit_runner.h"
 
 namespace lazytrain::runtime {
@@ -40,13 +42,23 @@ struct StepResult {
   plan::Timeline timeline;
 };
 
+// How lanes are run beside what the program says.
+struct ExecutorOptions {
+  // Threads of the host lane; null: the compute lane's. Emulated machines have their own, as card and host do.
+  ThreadPool* host_pool = nullptr;
+  LaneCores cores;
+  const LaneRates* rates = nullptr;  // of an emulated machine; null: as fast as this one is
+};
+
 class Executor {
  public:
   // Scratch bytes of the CPU kernels, for plan::CompileOptions.
   static int64_t scratch_bytes(const graph::OpKind& kind, const graph::Dims& dims, int threads);
 
-  // The program must have passed plan::validate; graph, state and pool outlive the executor.
-  Executor(const graph::Graph& graph, plan::Program program, ModelState& state, ThreadPool& pool);
+  // The program must have passed plan::validate and `memory` have its tiers' bytes; graph, memory and pools outlive the
+  // executor. Nothing is allocated for a buffer from here on.
+  Executor(const graph::Graph& graph, plan::Program program, TierMemory& memory, ThreadPool& pool,
+           const ExecutorOptions& options = {});
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -54,27 +66,41 @@ class Executor {
   const plan::Program& program() const { return program_; }
 
   // One step: the pending update (null: none), then forward, loss and backward of the micro-batches, whose token counts
-  // are at most the program's dims. Gradients stay in the ModelState for the next update. An exception of a lane stops
-  // all lanes and is thrown here; the weights are then those before or after the pending update, unit by unit.
+  // are at most the program's dims. Gradients stay in the state's home for the next update. An exception of a lane
+  // stops all lanes and is thrown here; the weights are then those before or after the pending update, unit by unit.
   StepResult run_step(std::span<const ops::Tokens> micro_batches, const PendingUpdate* update);
   void finish_update(const PendingUpdate& update);
 
   const OpProfile& profile() const { return profile_; }  // of all steps so far
 
  private:
-  struct Lanes;
+  void bind(const plan::Instruction& instruction);
+  void bind_parameters(const plan::Instruction& instruction, const plan::Use& use, UnitBinding& binding) const;
+  bool belongs_to_update(const plan::Instruction& instruction) const;
+  const plan::Buffer& buffer(const plan::Use& use) const { return program_.buffers[static_cast<size_t>(use.buffer)]; }
+  std::byte* address(const plan::Use& use) const;
+  ThreadPool& pool_of(plan::Lane lane) const;
+  void paced(plan::Lane lane, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& copy);
+
   void execute(int instruction);
   void compute(const plan::Instruction& instruction);
+  // executor_state.cc
   void copy_in(const plan::Instruction& instruction);
+  void move(const plan::Instruction& instruction);
+  void disk_transfer(const plan::Instruction& instruction);
   void accumulate(const plan::Instruction& instruction);
   void update(const plan::Instruction& instruction);
-  std::byte* address(const plan::Use& use) const;
+  void update_parameters(const plan::Instruction& instruction, const plan::StatePiece& piece,
+                         const std::array<std::byte*, 4>& parts);
 
   const graph::Graph& graph_;
   plan::Program program_;
-  ModelState& state_;
+  TierMemory& memory_;
   ThreadPool& pool_;
-  Arena device_;
+  ThreadPool& host_pool_;
+  std::unique_ptr<Throttle> throttle_;       // null: none
+  DiskStore::Channel* disk_read_ = nullptr;  // of memory_
+  DiskStore::Channel* disk_write_ = nullptr;
   std::vector<UnitBinding> bindings_;  // by instruction, made once
   std::vector<std::span<std::byte>> scratch_;
   std::array<OpProfile, plan::kLanes> lane_profile_;
@@ -85,8 +111,7 @@ class Executor {
   const PendingUpdate* pending_ = nullptr;
   std::vector<ops::LossSum> losses_;                   // by micro-batch
   std::vector<std::vector<optim::GradientSum>> sums_;  // by unit, parameter
-  std::vector<plan::Span> spans_;                      // by instruction
-  std::unique_ptr<Lanes> lanes_;
+  std::unique_ptr<Lanes> lanes_;                       // last: its threads use all of the above
 };
 
 }  // namespace lazytrain::runtime

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "runtime/run_record.h"
 #include "runtime/testing.h"
 
 namespace lazytrain::runtime {
@@ -16,70 +17,25 @@ namespace {
 
 using testing::Batch;
 using testing::compiled;
+using testing::expect_alive;
+using testing::expect_equal;
 using testing::gradients_of;
 using testing::random_batch;
 using testing::randomize;
+using testing::Record;
 using testing::relative_error;
+using testing::Running;
 using testing::state_bytes;
 using testing::tiny_llama;
 using testing::tiny_qwen2;
 using testing::tokens_of;
+using testing::update_number;
 
 constexpr int64_t kSeq = 19;
-constexpr optim::AdamWOptions kAdamW = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1};
 
-PendingUpdate update_number(int64_t number) {
-  return {.options = kAdamW, .lr = 0.01, .number = number, .gradient_scale = 0.7};
-}
-
-// What a run leaves: two runs are the same when all of it is, bit for bit.
-struct Record {
-  std::vector<double> losses;
-  std::vector<int64_t> counts;
-  std::vector<double> sums_of_squares;
-  std::vector<std::vector<float>> gradients;  // by step
-  std::vector<std::byte> state;               // at the end
-};
-
-// Three steps on different batches, the updates of the first two chased by the next forward, then a last update.
 Record train(const graph::Graph& graph, const plan::Policy& policy, DType compute, int threads) {
   ThreadPool pool(threads);
-  ModelState state(graph, compute);
-  randomize(graph, state, 11);
-  Executor executor(graph, compiled(graph, policy, compute, threads), state, pool);
-  Record record;
-  for (int64_t step = 0; step < 3; ++step) {
-    const Batch batch = random_batch(graph.vocabulary, {policy.batch, policy.micro_batch, policy.seq},
-                                     static_cast<uint64_t>(500 + step));
-    const PendingUpdate update = update_number(step);
-    const StepResult result = executor.run_step(tokens_of(batch), step == 0 ? nullptr : &update);
-    record.losses.push_back(result.loss.nll);
-    record.counts.push_back(result.loss.count);
-    for (const ParameterGradient& g : result.gradients) record.sums_of_squares.push_back(g.sum.sum_of_squares);
-    record.gradients.push_back(gradients_of(graph, state));
-  }
-  executor.finish_update(update_number(3));
-  record.state = state_bytes(state);
-  return record;
-}
-
-void expect_alive(const Record& record) {
-  for (const double loss : record.losses) EXPECT_TRUE(std::isfinite(loss) && loss > 0);
-  EXPECT_NE(record.losses[0], record.losses[1]);
-  for (const auto& gradients : record.gradients) {
-    EXPECT_GT(std::count_if(gradients.begin(), gradients.end(), [](float g) { return g != 0; }),
-              static_cast<std::ptrdiff_t>(gradients.size() / 2));
-  }
-}
-
-void expect_equal(const Record& actual, const Record& expected, const std::string& what) {
-  EXPECT_EQ(actual.losses, expected.losses) << what;
-  EXPECT_EQ(actual.counts, expected.counts) << what;
-  EXPECT_EQ(actual.sums_of_squares, expected.sums_of_squares) << what;
-  for (size_t step = 0; step < expected.gradients.size(); ++step) {
-    EXPECT_TRUE(actual.gradients[step] == expected.gradients[step]) << what << ": gradients of step " << step;
-  }
-  EXPECT_TRUE(actual.state == expected.state) << what << ": state";
+  return testing::record(graph, compiled(graph, policy, compute, threads), pool);
 }
 
 class PolicyTest : public ::testing::TestWithParam<std::tuple<DType, bool, int>> {};
@@ -122,19 +78,20 @@ INSTANTIATE_TEST_SUITE_P(All, PolicyTest,
 // A graph, its state and an executor of one policy.
 struct Trainee {
   Trainee(graph::Graph g, const plan::Shape& shape, DType dtype, int threads = 2)
-      : graph(std::move(g)), pool(threads), state(graph, dtype) {
+      : graph(std::move(g)),
+        pool(threads),
+        run(graph, compiled(graph, plan::megatrain(graph, shape), dtype, threads), pool) {
     randomize(graph, state, 11);
-    executor =
-        std::make_unique<Executor>(graph, compiled(graph, plan::megatrain(graph, shape), dtype, threads), state, pool);
   }
   StepResult step(const Batch& batch, const PendingUpdate* update = nullptr) {
-    return executor->run_step(tokens_of(batch), update);
+    return run.executor.run_step(tokens_of(batch), update);
   }
 
   graph::Graph graph;
   ThreadPool pool;
-  ModelState state;
-  std::unique_ptr<Executor> executor;
+  Running run;
+  ModelState& state = run.state;
+  Executor& executor = run.executor;
 };
 
 TEST(Executor, AccumulatedMicroBatchesAreTheBatch) {
@@ -272,7 +229,7 @@ TEST(Executor, UpdateChasedByForwardIsTheUpdateAlone) {
       const Batch batch = random_batch(chased.graph.vocabulary, shape, static_cast<uint64_t>(step));
       const PendingUpdate update = update_number(step - 1);
       const StepResult a = chased.step(batch, step == 1 ? nullptr : &update);
-      if (step > 1) alone.executor->finish_update(update);
+      if (step > 1) alone.executor.finish_update(update);
       const StepResult b = alone.step(batch);
       EXPECT_EQ(a.loss.nll, b.loss.nll);
       EXPECT_EQ(state_bytes(chased.state), state_bytes(alone.state));
@@ -317,7 +274,7 @@ TEST(Executor, MeasuresEveryInstructionAndOp) {
   const plan::Shape shape{3, 2, kSeq};
   Trainee t(model::build_graph(tiny_qwen2(true)), shape, DType::kBF16);
   const StepResult result = t.step(random_batch(t.graph.vocabulary, shape, 5));
-  const plan::Program& program = t.executor->program();
+  const plan::Program& program = t.executor.program();
   ASSERT_EQ(result.timeline.spans.size(), program.instructions.size());
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const plan::Span& span = result.timeline.spans[i];
@@ -328,9 +285,9 @@ TEST(Executor, MeasuresEveryInstructionAndOp) {
       EXPECT_LE(result.timeline.spans[static_cast<size_t>(earlier)].end_s, span.start_s);
     }
   }
-  EXPECT_EQ(t.executor->profile().at("attention backward").calls, 3 * 2);  // layers, micro-batches
-  EXPECT_EQ(t.executor->profile().at("lm_head_loss backward").calls, 2);
-  EXPECT_GT(t.executor->profile().at("linear forward").flops, 0);
+  EXPECT_EQ(t.executor.profile().at("attention backward").calls, 3 * 2);  // layers, micro-batches
+  EXPECT_EQ(t.executor.profile().at("lm_head_loss backward").calls, 2);
+  EXPECT_GT(t.executor.profile().at("linear forward").flops, 0);
 }
 
 TEST(Executor, RefusesBatchesThatWereNotPlanned) {

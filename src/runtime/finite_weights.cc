@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 #include <type_traits>
 
 namespace lazytrain::runtime {
@@ -24,6 +26,20 @@ int64_t count_not_finite(const TensorView& view) {
   return count;
 }
 
+// The first parameter of the graph of which count(unit, parameter), the number of its broken values, is not 0.
+template <typename Count>
+std::optional<BrokenWeight> first_broken(const graph::Graph& graph, const Count& count) {
+  for (size_t u = 0; u < graph.units.size(); ++u) {
+    const auto& params = graph.units[u].params;
+    for (size_t p = 0; p < params.size(); ++p) {
+      if (params[p].tied) continue;
+      const int64_t broken = count(static_cast<int>(u), static_cast<int>(p));
+      if (broken > 0) return BrokenWeight{&params[p], broken};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string BrokenWeight::describe() const {
@@ -33,16 +49,22 @@ std::string BrokenWeight::describe() const {
 
 std::optional<BrokenWeight> find_not_finite(const graph::Graph& graph,
                                             const std::function<TensorView(int unit, int parameter)>& weight) {
-  for (size_t u = 0; u < graph.units.size(); ++u) {
-    const auto& params = graph.units[u].params;
-    for (size_t p = 0; p < params.size(); ++p) {
-      if (params[p].tied) continue;
-      const TensorView view = weight(static_cast<int>(u), static_cast<int>(p));
-      const int64_t count = view.dtype == DType::kBF16 ? count_not_finite<bf16>(view) : count_not_finite<float>(view);
-      if (count > 0) return BrokenWeight{&params[p], count};
-    }
-  }
-  return std::nullopt;
+  return first_broken(graph, [&](int unit, int parameter) {
+    const TensorView view = weight(unit, parameter);
+    return view.dtype == DType::kBF16 ? count_not_finite<bf16>(view) : count_not_finite<float>(view);
+  });
+}
+
+std::optional<BrokenWeight> find_not_finite(const ModelState& state) {
+  return first_broken(state.graph(), [&](int unit, int parameter) {
+    int64_t count = 0;
+    state.visit(unit, parameter, StateArray::kHi, [&](std::span<const std::byte> bytes) {
+      const auto* values = reinterpret_cast<const bf16*>(bytes.data());
+      count += std::count_if(values, values + bytes.size() / sizeof(bf16),
+                             [](bf16 value) { return !std::isfinite(to_float(value)); });
+    });
+    return count;
+  });
 }
 
 }  // namespace lazytrain::runtime

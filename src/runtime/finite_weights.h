@@ -8,6 +8,7 @@
 
 #include "base/tensor_view.h"
 #include "graph/graph.h"
+#include "runtime/model_state.h"
 
 namespace lazytrain::runtime {
 
@@ -22,5 +23,7 @@ struct BrokenWeight {
 // The first parameter of the graph with a value that is not finite. `weight` gives its values, BF16 or F32.
 std::optional<BrokenWeight> find_not_finite(const graph::Graph& graph,
                                             const std::function<TensorView(int unit, int parameter)>& weight);
+// Of the hi halves of a state, wherever they lie.
+std::optional<BrokenWeight> find_not_finite(const ModelState& state);
 
 }  // namespace lazytrain::runtime

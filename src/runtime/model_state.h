@@ -1,23 +1,40 @@
-// What outlives a step: split master weights, optimizer moments and stored gradients of every unit, each unit's in
-// one contiguous block a purpose (plan::state_layout).
+// What outlives a step: split master weights, optimizer moments and stored gradients of every unit, wherever a program
+// puts them: device, host or disk (plan::UnitState).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "graph/graph.h"
 #include "model/checkpoint_reader.h"
 #include "optim/adamw.h"
 #include "plan/program.h"
-#include "runtime/arena.h"
+#include "runtime/disk_bytes.h"
+#include "runtime/tier_memory.h"
 
 namespace lazytrain::runtime {
 
+// An array of a parameter: bf16, int16, fp32, fp32 and the type in which gradients are stored.
+enum class StateArray : uint8_t { kHi, kLo, kMoment1, kMoment2, kGradient };
+
+// Where the state lies in one memory: a piece a unit, on the host at plan::state_layout.
+std::vector<plan::UnitState> state_of_one_memory(const plan::StateLayout& layout);
+
+// Everything that reads state on disk goes through one channel and one staging memory: for one thread at a time then.
+// State in memory may be read by many.
 class ModelState {
  public:
-  // All zero. `compute` decides how gradients are stored (bf16 or fp32).
+  // All zero, in memory of its own. `compute` decides how gradients are stored (bf16 or fp32).
   ModelState(const graph::Graph& graph, DType compute);
+  // In the memory of a program, which outlives it; whatever is there stays. Of each unit the pieces follow one another
+  // and cover its block; places are multiples of 4 bytes; on disk nothing but state shares the kDiskAlignment bytes
+  // around a place while this writes. Throws std::logic_error where they do not, or lie outside their tier.
+  ModelState(const graph::Graph& graph, DType gradient, std::vector<plan::UnitState> state, TierMemory& memory);
 
   // The weights from a model folder. Throws InputError naming the tensor that is missing or has another shape, with the
   // shape that config.json asks for; logs the tensors that the model does not know.
@@ -26,18 +43,59 @@ class ModelState {
   void initialize(uint64_t seed, ThreadPool* pool);
 
   const graph::Graph& graph() const { return graph_; }
-  DType gradient_dtype() const { return layout_.gradient_bytes == 2 ? DType::kBF16 : DType::kF32; }
-  // The arrays of one parameter, n = Parameter::elements. A tied parameter's are the embedding's.
+  DType gradient_dtype() const { return gradient_; }
+  int64_t element_bytes(StateArray array) const;
+  bool in_memory() const { return disk_ == nullptr; }  // all of it, on device or host
+
+  // An array of n = Parameter::elements elements in every home; a tied parameter's are the embedding's. Ranges outside
+  // it throw std::logic_error.
+  // Elements from `first`, as many as the bytes make.
+  void read(int unit, int parameter, StateArray array, int64_t first, std::span<std::byte> to) const;
+  void write(int unit, int parameter, StateArray array, int64_t first, std::span<const std::byte> from);
+  // Calls f with consecutive spans of the whole array, each valid during its call, in which f leaves this state alone:
+  // as few as there are where it lies in memory, of at most DiskBytes::kPiece bytes from disk.
+  void visit(int unit, int parameter, StateArray array, const std::function<void(std::span<const std::byte>)>& f) const;
+  // Calls f(first, hi, lo) with both halves of consecutive elements: all at once where they lie in memory.
+  using Halves = std::function<void(int64_t first, std::span<const bf16> hi, std::span<const int16_t> lo)>;
+  void visit_weights(int unit, int parameter, const Halves& f) const;
+
+  // The array where it is contiguous in memory, else null.
+  std::byte* in_place(int unit, int parameter, StateArray array) const;
+  bool in_place(StateArray array) const;  // of every parameter
+
+  // Of parameters in one piece of memory; throw std::logic_error for others.
   optim::AdamWArrays arrays(int unit, int parameter) const;
   std::byte* gradient(int unit, int parameter) const;
-  // Base of the whole state: buffers marked `state` in a Program lie at their offsets from here.
-  std::byte* base() const { return arena_.at(0); }
-  int64_t bytes() const { return arena_.bytes(); }
+  // Of memory of its own: buffers marked `state` in a Program of one memory lie at their offsets from here.
+  std::byte* base() const;
+  int64_t bytes() const { return memory_.bytes(plan::Tier::kHost); }
 
  private:
+  struct Segment {
+    plan::Tier tier;
+    int64_t offset;
+    int64_t bytes;
+  };
+  using Fill = std::function<void(int64_t first, std::span<bf16> hi, std::span<int16_t> lo)>;
+
+  ModelState(const graph::Graph& graph, DType gradient, std::vector<plan::UnitState> state,
+             std::unique_ptr<TierMemory> own, TierMemory* shared);
+  void check_places() const;
+  // Calls f(segment) for the ranges of a tier in which elements [first, first + count) lie, in their order; what is
+  // contiguous is one.
+  template <typename F>
+  void each_segment(int unit, int parameter, StateArray array, int64_t first, int64_t count, F f) const;
+  std::byte* required_in_place(int unit, int parameter, StateArray array) const;
+  // Sets all weights of a parameter: fill(first, hi, lo) is called for consecutive ranges, in place where that is
+  // possible and then for all of them at once.
+  void fill_weights(int unit, int parameter, const Fill& fill);
+
   const graph::Graph& graph_;
-  plan::StateLayout layout_;
-  Arena arena_;
+  DType gradient_;
+  std::vector<plan::UnitState> state_;
+  std::unique_ptr<TierMemory> own_;
+  TierMemory& memory_;
+  std::unique_ptr<DiskBytes> disk_;  // null: nothing is on disk
 };
 
 }  // namespace lazytrain::runtime

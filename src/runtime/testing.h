@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "model/family.h"
 #include "plan/testing.h"
 #include "runtime/executor.h"
+#include "runtime/model_state.h"
 
 namespace lazytrain::runtime::testing {
 
@@ -40,20 +42,35 @@ inline model::ModelConfig tiny_llama(bool tied, int layers = 5) {
   return model::parse_config(json, "tiny llama");
 }
 
-inline void set_weight(const ModelState& state, int unit, int parameter, int64_t element, float value) {
-  const optim::AdamWArrays arrays = state.arrays(unit, parameter);
-  const SplitMaster split = split_master(value);
-  arrays.hi[element] = split.hi;
-  arrays.lo[element] = split.lo;
+// Consecutive weights from `first` on.
+inline void set_weights(ModelState& state, int unit, int parameter, int64_t first, std::span<const float> values) {
+  std::vector<bf16> hi;
+  std::vector<int16_t> lo;
+  for (const float value : values) {
+    const SplitMaster split = split_master(value);
+    hi.push_back(split.hi);
+    lo.push_back(split.lo);
+  }
+  state.write(unit, parameter, StateArray::kHi, first, std::as_bytes(std::span(hi)));
+  state.write(unit, parameter, StateArray::kLo, first, std::as_bytes(std::span(lo)));
+}
+inline void set_weight(ModelState& state, int unit, int parameter, int64_t element, float value) {
+  set_weights(state, unit, parameter, element, std::span(&value, 1));
 }
 inline float weight(const ModelState& state, int unit, int parameter, int64_t element) {
-  const optim::AdamWArrays arrays = state.arrays(unit, parameter);
-  return merge_master({arrays.hi[element], arrays.lo[element]});
+  bf16 hi{};
+  int16_t lo = 0;
+  state.read(unit, parameter, StateArray::kHi, element, std::as_writable_bytes(std::span(&hi, 1)));
+  state.read(unit, parameter, StateArray::kLo, element, std::as_writable_bytes(std::span(&lo, 1)));
+  return merge_master({hi, lo});
 }
 inline float gradient(const ModelState& state, int unit, int parameter, int64_t element) {
-  const std::byte* at = state.gradient(unit, parameter);
-  return state.gradient_dtype() == DType::kBF16 ? to_float(reinterpret_cast<const bf16*>(at)[element])
-                                                : reinterpret_cast<const float*>(at)[element];
+  bf16 half{};
+  float whole = 0;
+  const bool rounded = state.gradient_dtype() == DType::kBF16;
+  state.read(unit, parameter, StateArray::kGradient, element,
+             rounded ? std::as_writable_bytes(std::span(&half, 1)) : std::as_writable_bytes(std::span(&whole, 1)));
+  return rounded ? to_float(half) : whole;
 }
 
 // Calls f(unit, parameter, description) for every parameter with storage of its own.
@@ -68,14 +85,16 @@ void each_parameter(const graph::Graph& graph, F f) {
 }
 
 // Random weights large enough that every part of the model matters; norms around 1, biases around 0.
-inline void randomize(const graph::Graph& graph, const ModelState& state, uint64_t seed) {
+inline void randomize(const graph::Graph& graph, ModelState& state, uint64_t seed) {
   each_parameter(graph, [&](int u, int p, const graph::Parameter& parameter) {
     const CounterRng rng(seed, static_cast<uint64_t>(100 * u + p));
     const bool norm = parameter.init == graph::Init::kOnes;
+    std::vector<float> values;
     for (int64_t i = 0; i < parameter.elements; ++i) {
       const double x = rng.normal(static_cast<uint64_t>(i));
-      set_weight(state, u, p, i, static_cast<float>(norm ? 1 + 0.3 * x : 0.2 * x));
+      values.push_back(static_cast<float>(norm ? 1 + 0.3 * x : 0.2 * x));
     }
+    set_weights(state, u, p, 0, values);
   });
 }
 
@@ -147,16 +166,45 @@ inline plan::Program compiled(const graph::Graph& graph, const plan::Policy& pol
   return program;
 }
 
-// Every stored gradient, weight and moment: compared as bytes.
+// A program's memory, its state, and what runs it.
+struct Running {
+  Running(const graph::Graph& graph, plan::Program program, ThreadPool& pool, const DiskOptions* disk = nullptr,
+          const ExecutorOptions& options = {})
+      : memory(TierMemory::of(program, disk)),
+        state(graph, program.gradient, program.state, memory),
+        executor(graph, std::move(program), memory, pool, options) {}
+
+  TierMemory memory;
+  ModelState state;
+  Executor executor;
+};
+
+// Every stored gradient, weight and moment, parameter after parameter wherever they lie: compared as bytes.
 inline std::vector<std::byte> state_bytes(const ModelState& state) {
-  return {state.base(), state.base() + state.bytes()};
+  using enum StateArray;
+  std::vector<std::byte> all;
+  each_parameter(state.graph(), [&](int u, int p, const graph::Parameter&) {
+    for (const StateArray array : {kHi, kLo, kMoment1, kMoment2, kGradient}) {
+      state.visit(u, p, array,
+                  [&](std::span<const std::byte> bytes) { all.insert(all.end(), bytes.begin(), bytes.end()); });
+    }
+  });
+  return all;
 }
 
 // Every gradient, parameter after parameter.
 inline std::vector<float> gradients_of(const graph::Graph& graph, const ModelState& state) {
   std::vector<float> all;
   each_parameter(graph, [&](int u, int p, const graph::Parameter& parameter) {
-    for (int64_t i = 0; i < parameter.elements; ++i) all.push_back(gradient(state, u, p, i));
+    const size_t begin = all.size();
+    all.resize(begin + static_cast<size_t>(parameter.elements));
+    if (state.gradient_dtype() == DType::kF32) {
+      state.read(u, p, StateArray::kGradient, 0, std::as_writable_bytes(std::span(all).subspan(begin)));
+      return;
+    }
+    std::vector<bf16> rounded(static_cast<size_t>(parameter.elements));
+    state.read(u, p, StateArray::kGradient, 0, std::as_writable_bytes(std::span(rounded)));
+    std::transform(rounded.begin(), rounded.end(), all.begin() + static_cast<std::ptrdiff_t>(begin), to_float);
   });
   return all;
 }

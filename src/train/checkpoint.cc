@@ -28,31 +28,32 @@ constexpr std::string_view kTrainer = "trainer.json";
 constexpr std::string_view kHashes = "xxh3";
 constexpr int64_t kMaxTrainerBytes = 1 << 16;
 
-// The four arrays of a parameter as they lie in memory.
-struct Piece {
-  std::string name;
-  DType dtype;
-  std::vector<int64_t> shape;
-  std::span<std::byte> bytes;
+// One of the four arrays that are saved of a parameter.
+struct Array {
+  int unit;
+  int parameter;
+  runtime::StateArray array;
+  model::TensorSpec tensor;
 };
 
-std::vector<Piece> pieces(const runtime::ModelState& state) {
-  std::vector<Piece> list;
+std::vector<Array> saved_arrays(const runtime::ModelState& state) {
+  using enum runtime::StateArray;
+  std::vector<Array> list;
   const auto& units = state.graph().units;
   for (size_t u = 0; u < units.size(); ++u) {
     for (size_t p = 0; p < units[u].params.size(); ++p) {
       const graph::Parameter& parameter = units[u].params[p];
       if (parameter.tied) continue;
-      const optim::AdamWArrays arrays = state.arrays(static_cast<int>(u), static_cast<int>(p));
-      const auto n = static_cast<size_t>(parameter.elements);
-      const auto add = [&](std::string_view what, DType dtype, auto* data) {
-        list.push_back({fmt::format("{}/{}", parameter.name, what), dtype, parameter.shape,
-                        std::as_writable_bytes(std::span(data, n))});
+      const auto add = [&](std::string_view what, DType dtype, runtime::StateArray array) {
+        list.push_back({static_cast<int>(u),
+                        static_cast<int>(p),
+                        array,
+                        {fmt::format("{}/{}", parameter.name, what), dtype, parameter.shape}});
       };
-      add("m", DType::kF32, arrays.m);
-      add("v", DType::kF32, arrays.v);
-      add("hi", DType::kBF16, arrays.hi);
-      add("lo", DType::kI16, arrays.lo);
+      add("m", DType::kF32, kMoment1);
+      add("v", DType::kF32, kMoment2);
+      add("hi", DType::kBF16, kHi);
+      add("lo", DType::kI16, kLo);
     }
   }
   return list;
@@ -92,14 +93,76 @@ std::optional<int64_t> step_of(const fs::path& checkpoint) {
   return step;
 }
 
-std::string hash_of_arrays(const std::vector<Piece>& list) {
-  std::string all;
-  for (const Piece& piece : list) all += hash_hex(std::as_bytes(piece.bytes));
-  return hash_hex(all);
+// Of all arrays, each of which comes piece by piece.
+class ArraysHash {
+ public:
+  void add(std::span<const std::byte> bytes) { hasher_.update(bytes); }
+  void end_of_array() {
+    all_ += hasher_.hex();
+    hasher_ = Hasher();
+  }
+  std::string hex() const { return hash_hex(all_); }
+
+ private:
+  Hasher hasher_;
+  std::string all_;
+};
+
+std::string hash_of_arrays(const runtime::ModelState& state, const std::vector<Array>& list) {
+  ArraysHash hash;
+  for (const Array& a : list) {
+    state.visit(a.unit, a.parameter, a.array, [&](std::span<const std::byte> bytes) { hash.add(bytes); });
+    hash.end_of_array();
+  }
+  return hash.hex();
 }
 
-// Of state.safetensors: its header and then every array, which are all of its bytes. The arrays are taken from memory,
-// where they are before writing and after reading, so that no byte is read from the disk for it.
+// Writes state.safetensors and returns the hash of its arrays.
+std::string write_state(const fs::path& file, const runtime::ModelState& state) {
+  const std::vector<Array> list = saved_arrays(state);
+  std::vector<model::TensorSpec> specs;
+  for (const Array& a : list) specs.push_back(a.tensor);
+  // Of memory beside the writing, which waits for the disk: hashing first would lengthen a save by a tenth. What lies
+  // on disk is hashed as it passes by, so that it is read once.
+  std::future<std::string> beside;
+  if (state.in_memory()) beside = std::async(std::launch::async, [&] { return hash_of_arrays(state, list); });
+  ArraysHash hash;
+  model::write_safetensors(file, specs, {{"format", "lazytrain"}}, [&](size_t index, const model::TensorSink& sink) {
+    const Array& a = list[index];
+    state.visit(a.unit, a.parameter, a.array, [&](std::span<const std::byte> bytes) {
+      if (!beside.valid()) hash.add(bytes);
+      sink(bytes);
+    });
+    hash.end_of_array();
+  });
+  return beside.valid() ? beside.get() : hash.hex();
+}
+
+// Fills the state from state.safetensors and returns the hash of its arrays. Piece by piece, so that the bytes are
+// hashed while they are near.
+std::string read_state(const model::SafetensorsFile& file, runtime::ModelState& state) {
+  constexpr int64_t kPieceElements = int64_t{1} << 20;
+  ArraysHash hash;
+  for (const Array& a : saved_arrays(state)) {
+    const model::TensorEntry* tensor = file.find(a.tensor.name);
+    if (tensor == nullptr) throw InputError("{}: tensor '{}' is missing", file.where(), a.tensor.name);
+    const auto bytes = model::exact_bytes(*tensor, a.tensor.dtype, model::bytes_of(a.tensor));
+    const int64_t size = size_of(a.tensor.dtype);
+    for (int64_t first = 0; first < tensor->count; first += kPieceElements) {
+      const int64_t count = std::min(kPieceElements, tensor->count - first);
+      const auto piece = bytes.subspan(static_cast<size_t>(first * size), static_cast<size_t>(count * size));
+      state.write(a.unit, a.parameter, a.array, first, piece);
+      hash.add(piece);
+    }
+    hash.end_of_array();
+    file.drop(*tensor);
+  }
+  file.check_unchanged();
+  return hash.hex();
+}
+
+// Of state.safetensors: its header and then every array, which are all of its bytes. The arrays' is made while they are
+// written or read, so that no byte is read from the disk for it.
 std::string state_hash(const fs::path& file, const std::string& arrays) {
   constexpr size_t kLengthBytes = 8;
   const MappedFile map(file);
@@ -137,13 +200,7 @@ void CheckpointFolder::save(const TrainerState& trainer, const runtime::ModelSta
     if (complete(target)) return;  // the same step of the same run
     fs::remove_all(temporary);
     fs::create_directory(temporary);
-    const std::vector<Piece> list = pieces(state);
-    // Beside the writing, which waits for the disk: hashing first would lengthen a save by a tenth.
-    std::future<std::string> arrays = std::async(std::launch::async, [&list] { return hash_of_arrays(list); });
-    std::vector<model::TensorSpec> specs;
-    for (const Piece& piece : list) specs.push_back({piece.name, piece.dtype, piece.shape});
-    model::write_safetensors(temporary / kState, specs, {{"format", "lazytrain"}},
-                             [&](size_t index, const model::TensorSink& sink) { sink(list[index].bytes); });
+    const std::string arrays = write_state(temporary / kState, state);
     const std::string text = to_json(trainer).dump(2) + "\n";
     write_file(temporary / kTrainer, text);
     if (fs::exists(target)) remove_checkpoint(target);
@@ -153,7 +210,7 @@ void CheckpointFolder::save(const TrainerState& trainer, const runtime::ModelSta
         {std::string(kState), fs::file_size(target / kState)},
         {std::string(kTrainer), fs::file_size(target / kTrainer)},
         {std::string(kHashes),
-         {{std::string(kState), state_hash(target / kState, arrays.get())}, {std::string(kTrainer), hash_hex(text)}}}};
+         {{std::string(kState), state_hash(target / kState, arrays)}, {std::string(kTrainer), hash_hex(text)}}}};
     write_file(target / kMarker, marker.dump() + "\n");
     rotate(keep);
   } catch (const fs::filesystem_error& error) {
@@ -233,15 +290,8 @@ TrainerState CheckpointFolder::load(const fs::path& checkpoint, runtime::ModelSt
         checkpoint.string(), trainer.model, state.graph().fingerprint);
   }
   const model::SafetensorsFile file(checkpoint / kState);
-  const std::vector<Piece> list = pieces(state);
-  for (const Piece& piece : list) {
-    const model::TensorEntry* tensor = file.find(piece.name);
-    if (tensor == nullptr) throw InputError("{}: tensor '{}' is missing", file.where(), piece.name);
-    model::read_exact(*tensor, piece.dtype, piece.bytes);
-    file.drop(*tensor);
-  }
-  file.check_unchanged();
-  check_hash(checkpoint, kState, [&] { return state_hash(checkpoint / kState, hash_of_arrays(list)); });
+  const std::string arrays = read_state(file, state);
+  check_hash(checkpoint, kState, [&] { return state_hash(checkpoint / kState, arrays); });
   return trainer;
 }
 

@@ -28,7 +28,8 @@ class CheckpointFolder {
  public:
   explicit CheckpointFolder(const std::filesystem::path& folder) : folder_(folder) {}
 
-  // Throws RunError naming the path and the cause (disk full: how much is needed); what was there before stays.
+  // The same bytes wherever the state lies; from disk it passes through in pieces. Throws RunError naming the path and
+  // the cause (disk full: how much is needed); what was there before stays.
   void save(const TrainerState& trainer, const runtime::ModelState& state, int64_t keep);
 
   // The newest complete checkpoint, none when there is none. Incomplete ones that are newer are logged.

@@ -15,6 +15,8 @@
 #include "base/json.h"
 #include "model/config.h"
 #include "model/family.h"
+#include "runtime/state_testing.h"
+#include "runtime/testing.h"
 
 namespace lazytrain::train {
 namespace {
@@ -36,8 +38,12 @@ class CheckpointTest : public testing::Test {
  protected:
   CheckpointTest() : graph_(tiny_graph(1)), state_(graph_, DType::kBF16), checkpoints_(folder_) {
     state_.initialize(5, nullptr);
-    auto* bytes = reinterpret_cast<uint8_t*>(state_.base());  // moments too, of every value
-    for (int64_t i = 0; i < state_.bytes(); ++i) bytes[i] ^= static_cast<uint8_t>(i * 31 % 127);
+    runtime::testing::Draws draws(5);
+    runtime::testing::each_parameter(graph_, [&](int u, int p, const graph::Parameter& parameter) {
+      for (const auto array : {runtime::StateArray::kMoment1, runtime::StateArray::kMoment2}) {
+        state_.write(u, p, array, 0, draws.bytes(4 * parameter.elements));
+      }
+    });
   }
   ~CheckpointTest() override { fs::remove_all(folder_); }
 
@@ -68,6 +74,41 @@ TEST_F(CheckpointTest, LoadGivesBackEveryBitOfEveryParameter) {
       EXPECT_EQ(std::memcmp(a.m, b.m, 4 * n), 0);
       EXPECT_EQ(std::memcmp(a.v, b.v, 4 * n), 0);
     }
+  }
+}
+
+// All that a checkpoint holds of a state.
+std::vector<std::vector<std::byte>> saved_of(const runtime::ModelState& state) {
+  using enum runtime::StateArray;
+  std::vector<std::vector<std::byte>> all;
+  runtime::testing::each_parameter(state.graph(), [&](int u, int p, const graph::Parameter&) {
+    for (const auto array : {kHi, kLo, kMoment1, kMoment2}) {
+      all.push_back(runtime::testing::array_bytes(state, u, p, array));
+    }
+  });
+  return all;
+}
+
+TEST_F(CheckpointTest, IsTheSameFileWhereverTheStateLies) {
+  using runtime::testing::kAllTiers;
+  using runtime::testing::kDiskOnly;
+  checkpoints_.save(at(3), state_, 1);
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto places =
+        runtime::testing::random_places(graph_, DType::kBF16, seed % 2 == 0 ? kDiskOnly : kAllTiers, seed);
+    runtime::testing::PlacedState placed(graph_, DType::kBF16, places);
+    EXPECT_EQ(CheckpointFolder::load(step(3), *placed).step, 3);
+    EXPECT_TRUE(saved_of(*placed) == saved_of(state_));
+    const fs::path other = folder_ / "other";
+    CheckpointFolder(other).save(at(3), *placed, 1);
+    for (const char* file : {"state.safetensors", "trainer.json", "COMPLETE"}) {
+      EXPECT_TRUE(read_file(step(3) / file, 1 << 20) == read_file(other / "step-3" / file, 1 << 20)) << file;
+    }
+    runtime::ModelState loaded(graph_, DType::kBF16);
+    CheckpointFolder::load(other / "step-3", loaded);
+    EXPECT_TRUE(saved_of(loaded) == saved_of(state_));
+    fs::remove_all(other);
   }
 }
 

@@ -46,10 +46,11 @@ void export_model(const model::ModelConfig& config, const runtime::ModelState& s
     std::filesystem::create_directories(target);
     model::write_model_weights(target, specs, [&](size_t index, const model::TensorSink& sink) {
       const Place place = places[index];
-      const auto n = static_cast<size_t>(
-          units[static_cast<size_t>(place.unit)].params[static_cast<size_t>(place.parameter)].elements);
-      const optim::AdamWArrays arrays = state.arrays(place.unit, place.parameter);
-      model::emit_master(std::span(arrays.hi, n), std::span(arrays.lo, n), dtype, sink);
+      if (dtype == DType::kBF16) return state.visit(place.unit, place.parameter, runtime::StateArray::kHi, sink);
+      state.visit_weights(place.unit, place.parameter,
+                          [&](int64_t, std::span<const bf16> hi, std::span<const int16_t> lo) {
+                            model::emit_master(hi, lo, dtype, sink);
+                          });
     });
     write_file(target / "config.json", model::saved_config(config, dtype).dump(2) + "\n");
     if (!std::filesystem::equivalent(source, target)) copy_companions(source, target);

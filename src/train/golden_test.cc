@@ -21,7 +21,6 @@
 namespace lazytrain::train {
 namespace {
 
-using runtime::Executor;
 using runtime::ModelState;
 using runtime::testing::Batch;
 using runtime::testing::MicroBatch;
@@ -92,13 +91,15 @@ struct Case {
 // An executor over the stored weights.
 struct Trainee {
   Trainee(const Case& c, int64_t micro_batch, DType dtype)
-      : golden(c), pool(kThreads), state(c.graph, dtype), batch(c.batch(micro_batch)) {
+      : golden(c), pool(kThreads), batch(c.batch(micro_batch)), run(c.graph, program(c, micro_batch, dtype), pool) {
     state.load_weights(model::ModelFolder(c.folder), &pool);
-    // Several micro-batches are run under the other policy as well.
+  }
+
+  // Several micro-batches are run under the other policy as well.
+  plan::Program program(const Case& c, int64_t micro_batch, DType dtype) const {
     const plan::Shape shape = c.shape(micro_batch);
     const plan::Policy policy = batch.size() > 1 ? plan::megatrain(c.graph, shape) : plan::resident(c.graph, shape);
-    executor =
-        std::make_unique<Executor>(c.graph, runtime::testing::compiled(c.graph, policy, dtype, kThreads), state, pool);
+    return runtime::testing::compiled(c.graph, policy, dtype, kThreads);
   }
 
   struct Outcome {
@@ -106,7 +107,7 @@ struct Trainee {
     double norm;
   };
   Outcome step(const runtime::PendingUpdate* update) {
-    const auto result = executor->run_step(runtime::testing::tokens_of(batch), update);
+    const auto result = run.executor.run_step(runtime::testing::tokens_of(batch), update);
     EXPECT_EQ(result.loss.count, golden.expected["counted_tokens"].get<int64_t>());
     optim::GradientSum sum;
     for (const auto& g : result.gradients) sum += g.sum;
@@ -120,9 +121,9 @@ struct Trainee {
 
   const Case& golden;
   ThreadPool pool;
-  ModelState state;
   Batch batch;
-  std::unique_ptr<Executor> executor;
+  runtime::testing::Running run;
+  ModelState& state = run.state;
 };
 
 double cosine(const std::vector<float>& a, const std::vector<float>& b) {
@@ -173,7 +174,7 @@ TEST_P(GoldenTest, Fp32TrainsAsTransformers) {
       EXPECT_NEAR(norm, expected_norm, 2e-3 * expected_norm) << "step " << s;
       update = {options, settings["lr"], s + 1, optim::clip_factor(norm, settings["clip"])};
     }
-    t.executor->finish_update(update);
+    t.run.executor.finish_update(update);
     runtime::testing::each_parameter(c.graph, [&](int u, int p, const graph::Parameter& parameter) {
       double sum = 0, squares = 0;
       for (int64_t i = 0; i < parameter.elements; ++i) {

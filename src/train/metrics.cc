@@ -44,6 +44,11 @@ Json to_json(const StepMetrics& m) {
       {"step_s", m.step_s},
       {"exposed_s", m.exposed_s},
       {"peak_bytes", {{"device", m.peak_device_bytes}, {"host", m.peak_host_bytes}, {"disk", m.peak_disk_bytes}}}};
+  Json lanes = Json::object();
+  for (size_t lane = 0; lane < m.busy_s.size(); ++lane) {
+    if (m.busy_s[lane] > 0) lanes[std::string(plan::kLaneNames[lane])] = {{"busy_s", m.busy_s[lane]}};
+  }
+  json["lanes"] = std::move(lanes);
   if (m.skipped) json["skipped"] = true;
   if (m.eval_loss) json["eval_loss"] = finite_or_null(*m.eval_loss);
   return json;

@@ -1,12 +1,14 @@
 // metrics.jsonl, a line a step, and TensorBoard event files beside it when asked for.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "base/json.h"
+#include "plan/words.h"
 #include "train/append_file.h"
 
 namespace lazytrain::train {
@@ -20,6 +22,7 @@ struct StepMetrics {
   double tok_per_s = 0;
   double step_s = 0;
   double exposed_s = 0;
+  std::array<double, plan::kLanes> busy_s = {};  // by lane
   int64_t peak_device_bytes = 0;
   int64_t peak_host_bytes = 0;
   int64_t peak_disk_bytes = 0;

@@ -4,20 +4,40 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <charconv>
 #include <stdexcept>
-#include <thread>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "hw/emulation.h"
+#include "model/family.h"
 #include "plan/describe.h"
+#include "plan/disk_policies.h"
 #include "plan/heuristics.h"
+#include "plan/planner.h"
+#include "plan/similarity.h"
 #include "runtime/executor.h"
 #include "runtime/forward_loss.h"
 #include "runtime/master_weights.h"
 #include "runtime/probe.h"
+#include "runtime/probe_disk.h"
 
 namespace lazytrain::train {
 namespace {
+
+bool emulates(const RunConfig& config) { return !config.device.profile.empty() || !config.device.like.empty(); }
+
+// The cores that this process may run on.
+std::vector<int> own_cores() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(static_cast<size_t>(core), &set)) cores.push_back(core);
+  }
+  return cores;
+}
 
 // A plan file fixes the shape of a step: it must be this run's.
 plan::Policy read_policy(const std::filesystem::path& file, const graph::Graph& graph, const RunConfig& config,
@@ -50,13 +70,6 @@ plan::Policy read_policy(const std::filesystem::path& file, const graph::Graph& 
   return policy;
 }
 
-// A name of a policy wins over a file or folder that happens to be called so.
-bool is_file(const std::string& policy) {
-  const auto names = plan::policy_names();
-  if (std::find(names.begin(), names.end(), policy) != names.end()) return false;
-  return policy.ends_with(".json") || std::filesystem::is_regular_file(policy);
-}
-
 plan::Program compile_sound(const graph::Graph& graph, const plan::Policy& policy,
                             const plan::CompileOptions& options) {
   plan::Program program = plan::compile(graph, policy, options);
@@ -67,49 +80,210 @@ plan::Program compile_sound(const graph::Graph& graph, const plan::Policy& polic
   return program;
 }
 
+// A name of a policy wins over a file or folder that happens to be called so.
+bool is_file(const std::string& policy) {
+  const auto names = plan::step_names();
+  if (std::find(names.begin(), names.end(), policy) != names.end()) return false;
+  return policy.ends_with(".json") || std::filesystem::is_regular_file(policy);
+}
+
+// CONFIG@PROFILE@BATCHxSEQ
+struct Like {
+  std::string config, profile;
+  plan::Shape shape;
+};
+Like parse_like(const std::string& text) {
+  const auto first = text.find('@'), second = text.find('@', first + 1), by = text.find('x', second + 1);
+  const auto refuse = [&]() {
+    throw UsageError(
+        "device.like: '{}' is not CONFIG@PROFILE@BATCHxSEQ, such as configs/qwen2.5-14b.json@h800-paper@96x1024",
+        shown(text));
+  };
+  if (first == std::string::npos || second == std::string::npos || by == std::string::npos) refuse();
+  Like like{text.substr(0, first), text.substr(first + 1, second - first - 1), {}};
+  const auto number = [&](const std::string& digits) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || end != digits.data() + digits.size() || value < 1) refuse();
+    return value;
+  };
+  like.shape.batch = like.shape.micro_batch = number(text.substr(second + 1, by - second - 1));
+  like.shape.seq = number(text.substr(by + 1));
+  return like;
+}
+
+int64_t or_else(int64_t given, int64_t otherwise) { return given > 0 ? given : otherwise; }
+
+class Planning {
+ public:
+  Planning(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool)
+      : config_(config), graph_(graph), shape_{config.batch, config.micro_batch, config.seq}, threads_(pool.threads()) {
+    run_.machine = runtime::measure_this_machine(pool, config.compute, !emulates(config));
+    if (emulates(config)) emulate();
+    add_disk();
+    set_budgets();
+  }
+
+  PlannedRun run() {
+    if (is_file(config_.plan.policy)) {
+      take(read_policy(config_.plan.policy, graph_, config_, run_.machine));
+    } else if (run_.machine.one_memory) {
+      choose_in_one_memory();
+    } else {
+      choose_on_tiers();
+    }
+    plan::check_budgets(graph_, run_.program, options(), run_.machine, run_.budgets);
+    run_.predicted = plan::simulate(run_.program, plan::CostTable(graph_, run_.program, run_.machine));
+    run_.program.policy.predicted_step_s = run_.predicted.step_s;
+    return std::move(run_);
+  }
+
+ private:
+  void emulate() {
+    const hw::Profile here = run_.machine;
+    if (!config_.device.profile.empty()) {
+      const hw::Profile target = hw::find_profile(config_.device.profile);
+      const hw::Emulation emulation = hw::emulate(target, here);
+      run_.machine = emulation.machine;
+      run_.emulation = hw::describe(emulation, target.name);
+    } else {
+      const Like like = parse_like(config_.device.like);
+      const hw::Profile target = hw::find_profile(like.profile);
+      const graph::Graph reference = model::build_graph(model::load_config(like.config));
+      const plan::Similarity similar =
+          plan::similar_machine({reference, target, like.shape}, graph_, shape_, config_.compute, here);
+      run_.machine = similar.emulation.machine;
+      run_.emulation = fmt::format("{}; a layer's forward time is the measure of:\n{}",
+                                   hw::describe(similar.emulation, target.name), plan::describe(similar));
+    }
+    run_.rates = runtime::LaneRates{run_.machine.links, run_.machine.host_bandwidth};
+  }
+
+  // The disk tier is the folder that the run names, whatever machine is emulated: an emulated one has its rates.
+  void add_disk() {
+    int64_t& bytes = run_.machine.disk_bytes;
+    if (config_.disk.path.empty()) {
+      bytes = 0;
+      return;
+    }
+    if (!std::filesystem::is_directory(config_.disk.path)) {
+      throw UsageError("disk.path: there is no folder {}: make it, on the disk that shall be used",
+                       config_.disk.path.string());
+    }
+    const runtime::DiskRates here = runtime::measure_disk(config_.disk.path, kDiskProbeBytes, kDiskProbeSeconds);
+    if (!run_.rates) {
+      run_.machine.links.disk_read = here.read;
+      run_.machine.links.disk_write = here.write;
+      bytes = here.free_bytes;
+    }
+    bytes = std::min({or_else(config_.disk.memory, here.free_bytes), here.free_bytes, bytes});
+    run_.disk = runtime::DiskOptions{.folder = config_.disk.path, .verify = config_.disk.verify};
+  }
+
+  void set_budgets() {
+    plan::Budgets& b = run_.budgets;
+    b.available = hw::available_memory();
+    if (!config_.data.eval.empty()) {
+      const graph::Dims dims{config_.micro_batch * config_.seq, config_.seq, size_of(config_.compute)};
+      b.besides = runtime::ForwardLoss::bytes_needed(graph_, dims, config_.compute, threads_) +
+                  runtime::MasterWeights::bytes_needed(graph_, config_.compute, !run_.disk);
+    }
+    b.device = config_.device.memory;
+    b.host = config_.host_memory;
+    b.disk = run_.machine.disk_bytes;
+    if (run_.machine.one_memory) return;
+    b.device = or_else(b.device, run_.machine.device_bytes);
+    b.host = std::min(or_else(b.host, run_.machine.host_bytes), b.available - b.besides);
+  }
+
+  plan::CompileOptions options() const {
+    return {.compute = config_.compute,
+            .machine = &run_.machine,
+            .scratch_bytes = [threads = threads_](const graph::OpKind& kind, const graph::Dims& dims) {
+              return runtime::Executor::scratch_bytes(kind, dims, threads);
+            }};
+  }
+
+  void take(const plan::Policy& policy) { run_.program = compile_sound(graph_, policy, options()); }
+
+  // The fastest of those that fit; when none does, the least demanding one, for check_budgets to speak of.
+  void choose_in_one_memory() {
+    const std::vector<plan::Policy> with_disk = plan::disk_policies(graph_, shape_);
+    for (const plan::Policy& policy : with_disk) {
+      if (policy.name == config_.plan.policy) return take(policy);
+    }
+    if (config_.plan.policy != "auto") return take(plan::named_policy(config_.plan.policy, graph_, shape_));
+    std::vector<plan::Policy> policies = {plan::resident(graph_, shape_), plan::megatrain(graph_, shape_)};
+    if (run_.machine.disk_bytes > 0) policies.insert(policies.end(), with_disk.begin(), with_disk.end());
+    double best = 0;
+    for (const plan::Policy& policy : policies) {
+      plan::Program program = compile_sound(graph_, policy, options());
+      const bool fits = plan::fits(program, run_.budgets);
+      if (!fits && best > 0) continue;
+      const double seconds = plan::simulate(program, plan::CostTable(graph_, program, run_.machine)).step_s;
+      if (fits && best > 0 && seconds >= best) continue;
+      run_.program = std::move(program);
+      if (fits) best = seconds;
+    }
+  }
+
+  void choose_on_tiers() {
+    const plan::PlanningTask task{.graph = graph_,
+                                  .machine = run_.machine,
+                                  .shape = shape_,
+                                  .compute = config_.compute,
+                                  .optimizer_state = config_.optimizer.state,
+                                  .scratch_bytes = options().scratch_bytes,
+                                  .budget = plan::tier_gb(run_.budgets.device, run_.budgets.host, run_.budgets.disk)};
+    const bool planner = config_.plan.policy == "auto" || config_.plan.policy == "lazytrain";
+    if (planner) {
+      const std::string solver = config_.plan.solver == "auto" ? "" : config_.plan.solver;
+      const plan::SolveOptions solve{solver, config_.plan.time_limit_s, config_.plan.gap};
+      run_.program = plan::plan_step(task, solve, false).program;
+    } else if (auto step = plan::named_step(task, config_.plan.policy, false)) {
+      run_.program = std::move(step->program);
+    } else {
+      take(plan::named_policy(config_.plan.policy, graph_, shape_));
+    }
+  }
+
+  static constexpr int64_t kDiskProbeBytes = int64_t{256} << 20;
+  static constexpr double kDiskProbeSeconds = 0.5;
+
+  const RunConfig& config_;
+  const graph::Graph& graph_;
+  plan::Shape shape_;
+  int threads_;
+  PlannedRun run_;
+};
+
 }  // namespace
 
 PlannedRun plan_run(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool) {
-  const plan::Shape shape{config.batch, config.micro_batch, config.seq};
-  const int threads = pool.threads();
-  const plan::CompileOptions options{.compute = config.compute,
-                                     .scratch_bytes = [threads](const graph::OpKind& kind, const graph::Dims& dims) {
-                                       return runtime::Executor::scratch_bytes(kind, dims, threads);
-                                     }};
-  PlannedRun run;
-  run.budgets = {
-      .device = config.device.memory, .host = config.host_memory, .available = hw::available_memory(), .besides = 0};
-  if (!config.data.eval.empty()) {
-    const graph::Dims dims{config.micro_batch * config.seq, config.seq, size_of(config.compute)};
-    run.budgets.besides = runtime::ForwardLoss::bytes_needed(graph, dims, config.compute, threads) +
-                          runtime::MasterWeights::bytes_needed(graph, config.compute);
-  }
-  run.machine = runtime::measure_this_machine(pool, config.compute, true);
-  if (config.policy == "auto") {
-    run.program = compile_sound(graph, plan::resident(graph, shape), options);
-    if (!plan::fits(run.program, run.budgets))
-      run.program = compile_sound(graph, plan::megatrain(graph, shape), options);
-  } else if (is_file(config.policy)) {
-    run.program = compile_sound(graph, read_policy(config.policy, graph, config, run.machine), options);
-  } else {
-    run.program = compile_sound(graph, plan::named_policy(config.policy, graph, shape), options);
-  }
-  plan::check_budgets(graph, run.program, options, run.machine, run.budgets);
-  run.predicted = plan::simulate(run.program, plan::CostTable(graph, run.program, run.machine));
-  run.program.policy.predicted_step_s = run.predicted.step_s;
-  return run;
+  return Planning(config, graph, pool).run();
 }
 
 std::string describe(const PlannedRun& run, const graph::Graph& graph) {
-  return plan::describe(run.program, graph, run.predicted, run.machine, run.budgets);
+  const std::string plan = plan::describe(run.program, graph, run.predicted, run.machine, run.budgets);
+  return run.emulation.empty() ? plan : fmt::format("{}\n{}", run.emulation, plan);
 }
 
 int threads_of(const RunConfig& config) {
   if (config.device.threads > 0) return static_cast<int>(config.device.threads);
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::max(1, static_cast<int>(own_cores().size()));
+}
+
+Workers workers_of(const RunConfig& config) {
+  const std::vector<int> cores = own_cores();
+  Workers workers{.compute = threads_of(config), .host = 0, .cores = {}};
+  if (!emulates(config) || cores.size() < 2) return workers;
+  workers.compute = std::min(workers.compute, static_cast<int>(cores.size()) - 1);
+  workers.host = 1;
+  for (size_t lane = 0; lane < workers.cores.size(); ++lane) {
+    const bool compute = static_cast<plan::Lane>(lane) == plan::Lane::kCompute;
+    workers.cores[lane] = compute ? std::vector<int>(cores.begin(), cores.end() - 1) : std::vector<int>{cores.back()};
+  }
+  return workers;
 }
 
 }  // namespace lazytrain::train

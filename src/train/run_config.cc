@@ -115,10 +115,20 @@ Key integer_key(std::string_view name, std::string_view meaning, bool numeric, i
           [at](const RunConfig& c) { return std::to_string(at(const_cast<RunConfig&>(c))); }};
 }
 
+Key number_key(std::string_view name, std::string_view meaning, bool numeric, double min, double max,
+               std::function<double&(RunConfig&)> at) {
+  return {name, meaning, numeric, [=](RunConfig& c, const std::string& v) { at(c) = parse_real(name, v, min, max); },
+          [at](const RunConfig& c) { return real(at(const_cast<RunConfig&>(c))); }};
+}
+
 Key real_key(std::string_view name, std::string_view meaning, double min, double max,
              std::function<double&(RunConfig&)> at) {
-  return {name, meaning, true, [=](RunConfig& c, const std::string& v) { at(c) = parse_real(name, v, min, max); },
-          [at](const RunConfig& c) { return real(at(const_cast<RunConfig&>(c))); }};
+  return number_key(name, meaning, true, min, max, std::move(at));
+}
+
+Key plan_key(std::string_view name, std::string_view meaning, double min, double max,
+             std::function<double&(RunConfig&)> at) {
+  return number_key(name, meaning, false, min, max, std::move(at));
 }
 
 Key bool_key(std::string_view name, std::string_view meaning, bool numeric, std::function<bool&(RunConfig&)> at) {
@@ -193,6 +203,12 @@ const std::vector<Key>& keys() {
        [](const C& c) { return std::string(c.compute == DType::kBF16 ? "bf16" : "fp32"); }},
       choice_key(
           "device.kind", "cpu", true, {"cpu"}, [](C & c) -> auto& { return c.device.kind; }),
+      text_key(
+          "device.profile", "machine to emulate, scaled to this one's compute", false,
+          [](C & c) -> auto& { return c.device.profile; }),
+      text_key(
+          "device.like", "CONFIG@PROFILE@BATCHxSEQ: emulate by similarity", false,
+          [](C & c) -> auto& { return c.device.like; }),
       size_key(
           "device.memory", "cap on activations and other memory of a step",
           [](C & c) -> auto& { return c.device.memory; }),
@@ -201,8 +217,23 @@ const std::vector<Key>& keys() {
           [](C & c) -> auto& { return c.device.threads; }),
       size_key(
           "host.memory", "cap on all memory of the run", [](C & c) -> auto& { return c.host_memory; }),
+      path_key(
+          "disk.path", "folder for the disk tier; none without it", [](C & c) -> auto& { return c.disk.path; }),
+      size_key(
+          "disk.memory", "cap on the disk tier", [](C & c) -> auto& { return c.disk.memory; }),
+      bool_key(
+          "disk.verify", "checksums of everything that is read back", false,
+          [](C & c) -> auto& { return c.disk.verify; }),
       text_key(
-          "plan.policy", "auto, resident, megatrain, or a plan.json", false, [](C & c) -> auto& { return c.policy; }),
+          "plan.policy", "auto, a policy's name, or a plan.json", false, [](C & c) -> auto& { return c.plan.policy; }),
+      choice_key(
+          "plan.solver", "auto, highs, scip or greedy", false, {"auto", "highs", "scip", "greedy"},
+          [](C & c) -> auto& { return c.plan.solver; }),
+      plan_key(
+          "plan.time_limit", "seconds for the solver", 0, 1e6, [](C & c) -> auto& { return c.plan.time_limit_s; }),
+      plan_key(
+          "plan.gap", "proven distance from the best plan at which the solver stops", 0, 1,
+          [](C & c) -> auto& { return c.plan.gap; }),
       {"optimizer.state", "fp32", true,
        [](C& c, const std::string& v) {
          optim::state_kind_from_name(v);
@@ -243,19 +274,6 @@ const std::vector<Key>& keys() {
       bool_key(
           "log.tensorboard", "write TensorBoard event files too", false, [](C & c) -> auto& { return c.tensorboard; }),
   };
-  return table;
-}
-
-// Names of the interface that this version cannot honour: refused with the reason, never ignored.
-const std::map<std::string, std::string, std::less<>>& unavailable() {
-  static const std::map<std::string, std::string, std::less<>> table = {
-      {"device.profile", "emulating another machine is not part of this version"},
-      {"device.like", "emulating another machine is not part of this version"},
-      {"disk.path", "a disk tier is not part of this version"},
-      {"disk.memory", "a disk tier is not part of this version"},
-      {"plan.solver", "named policies need no solver in this version"},
-      {"plan.time_limit", "named policies need no solver in this version"},
-      {"plan.gap", "named policies need no solver in this version"}};
   return table;
 }
 
@@ -338,9 +356,6 @@ const Key& find_key(const std::string& name, const std::string& where) {
   for (const Key& key : keys()) {
     if (key.name == name) return key;
   }
-  if (const auto it = unavailable().find(name); it != unavailable().end()) {
-    throw UsageError("{}: {}: {}. Remove the key.", where, name, it->second);
-  }
   if (const auto inner = keys_of_section(name); !inner.empty()) {
     throw UsageError("{}: '{}' is a section: its keys are {}", where, name, fmt::join(inner, ", "));
   }
@@ -414,6 +429,12 @@ void check(const RunConfig& config) {
   if (config.eval_every > 0 && config.data.eval.empty()) {
     throw UsageError("eval.every: {} is set, data.eval is not: name the file to evaluate, or remove eval.every",
                      config.eval_every);
+  }
+  if (!config.device.profile.empty() && !config.device.like.empty()) {
+    throw UsageError("device.profile and device.like are both set: set one of them");
+  }
+  if (config.disk.path.empty() && config.disk.memory > 0) {
+    throw UsageError("disk.memory is set, disk.path is not: name the folder for the disk tier");
   }
   if (config.steps > 0 && config.epochs > 0) throw UsageError("steps and epochs are both set: set one of them");
   optim::check(config.optimizer.adamw);

@@ -33,11 +33,23 @@ struct RunConfig {
   DType compute = DType::kBF16;
   struct Device {
     std::string kind = "cpu";
+    std::string profile;  // the machine to emulate: its links and memory, scaled to this machine's compute
+    std::string like;  // CONFIG@PROFILE@BATCHxSEQ: emulate the machine that is to this run what PROFILE is to that one
     int64_t memory = 0;   // 0: no cap of its own
     int64_t threads = 0;  // 0: as many as the process may use
   } device;
   int64_t host_memory = 0;  // 0: what is available
-  std::string policy = "auto";
+  struct Disk {
+    std::filesystem::path path;  // folder for the disk tier; empty: none
+    int64_t memory = 0;          // 0: what is free there
+    bool verify = false;         // checksums of everything that is read back
+  } disk;
+  struct Plan {
+    std::string policy = "auto";
+    std::string solver = "auto";
+    double time_limit_s = 10;
+    double gap = 0.005;
+  } plan;
   struct Optimizer {
     std::string state = "fp32";
     optim::Schedule schedule{.kind = optim::ScheduleKind::kCosine, .lr = 1e-5, .warmup = 0.03};

@@ -81,7 +81,9 @@ TEST_F(RunConfigTest, ErrorsNameFileLineAndKey) {
   EXPECT_THAT(error_of(base() + "batch: 2\nbatch: 3\n"), HasSubstr("twice"));
   EXPECT_THAT(error_of(base() + "compute: fp16\n"), HasSubstr("one of bf16, fp32"));
   EXPECT_THAT(error_of(base() + "device.memory: -1GB\n"), HasSubstr("device.memory"));
-  EXPECT_THAT(error_of(base() + "disk.path: /tmp\n"), HasSubstr("disk.path"));
+  EXPECT_THAT(error_of(base() + "disk.memory: 1GB\n"), HasSubstr("disk.path is not"));
+  EXPECT_THAT(error_of(base() + "device.profile: a\ndevice.like: b\n"), HasSubstr("set one of them"));
+  EXPECT_THAT(error_of(base() + "plan.solver: gurobi\n"), HasSubstr("one of auto, highs"));
   EXPECT_THAT(error_of("a: [\n"), HasSubstr("not valid YAML"));
   EXPECT_THAT(error_of("output: o\n"), HasSubstr("model is not set"));
   EXPECT_THAT(error_of(base(), {"steps"}), HasSubstr("key=value"));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "base/units.h"
@@ -16,6 +17,29 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+double median_of(const std::vector<plan::LaneSummary>& steps,
+                 const std::function<double(const plan::LaneSummary&)>& f) {
+  std::vector<double> values;
+  for (const plan::LaneSummary& step : steps) values.push_back(f(step));
+  return median(std::move(values));
+}
+
+// Each lane's share of a step, as it was and as it was predicted, where there is more than compute.
+void say_lanes(const RunSummary& s, double step_s) {
+  const plan::LaneSummary predicted = plan::summarize(s.program, s.predicted);
+  const auto share = [](double part, double whole) { return 100 * part / std::max(whole, 1e-9); };
+  say("lanes: {:<18}{:>10}  {:>7}  {:>9}\n", "", "busy", "of step", "predicted");
+  for (size_t lane = 0; lane < predicted.busy_s.size(); ++lane) {
+    const double busy = median_of(s.lanes, [&](const plan::LaneSummary& l) { return l.busy_s[lane]; });
+    if (busy <= 0 && predicted.busy_s[lane] <= 0) continue;
+    say("  {:<23}{:>10}  {:>6.1f}%  {:>8.1f}%\n", plan::kLaneNames[lane], format_seconds(busy), share(busy, step_s),
+        share(predicted.busy_s[lane], s.predicted.step_s));
+  }
+  const double exposed = median_of(s.lanes, [](const plan::LaneSummary& l) { return l.exposed_s; });
+  say("  {:<23}{:>10}  {:>6.1f}%  {:>8.1f}%\n", "exposed", format_seconds(exposed), share(exposed, step_s),
+      share(predicted.exposed_s, s.predicted.step_s));
 }
 
 }  // namespace
@@ -35,10 +59,13 @@ void print_summary(const RunSummary& s) {
   say("  {:28} {:>5.1f}%  waiting for the optimizer and between steps\n", "not in ops",
       100 * std::max(0.0, 1 - ops_s / std::max(steps_s, 1e-9)));
   const int64_t planned = s.program.tier_bytes[0] + s.program.tier_bytes[1];
-  say("step: median {}, predicted {}; exposed {:.1f}%; measured GEMM rate {:.0f} GFLOPS\n",
-      format_seconds(median(s.step_seconds)), format_seconds(s.predicted.step_s),
-      100 * median(s.exposed_seconds) / std::max(median(s.step_seconds), 1e-9), s.machine.gemm_flops / 1e9);
-  say("memory: planned {}, peak of the process {}\n", format_bytes(planned), format_bytes(hw::peak_resident_bytes()));
+  const double step_s = median(s.step_seconds);
+  say("step: median {}, predicted {} ({:+.1f}%); measured GEMM rate {:.0f} GFLOPS\n", format_seconds(step_s),
+      format_seconds(s.predicted.step_s), 100 * (step_s / s.predicted.step_s - 1), s.machine.gemm_flops / 1e9);
+  say_lanes(s, step_s);
+  say("memory: planned {}{}, peak of the process {}\n", format_bytes(planned),
+      s.program.tier_bytes[2] > 0 ? fmt::format(" and {} on disk", format_bytes(s.program.tier_bytes[2])) : "",
+      format_bytes(hw::peak_resident_bytes()));
   if (s.skipped > 0) say("{} skipped: the gradient was not finite\n", counted(s.skipped, "step"));
   say("model: {}\n", s.model.string());
 }

@@ -17,7 +17,7 @@ struct RunSummary {
   const hw::Profile& machine;
   const plan::Timeline& predicted;
   const std::vector<double>& step_seconds;
-  const std::vector<double>& exposed_seconds;
+  const std::vector<plan::LaneSummary>& lanes;  // by step
   int64_t skipped = 0;
   std::filesystem::path model;
 };

@@ -57,8 +57,8 @@ TrainResult result_of(const PlannedRun& planned) {
 
 class Trainer {
  public:
-  Trainer(const RunConfig& config, const model::ModelConfig& model, const graph::Graph& graph, ThreadPool& pool,
-          PlannedRun planned, Beginning beginning)
+  Trainer(const RunConfig& config, const model::ModelConfig& model, const graph::Graph& graph, const Workers& workers,
+          ThreadPool& pool, PlannedRun planned, Beginning beginning)
       : result_(result_of(planned)),
         config_(config),
         beginning_(std::move(beginning)),
@@ -69,8 +69,13 @@ class Trainer {
         predicted_(std::move(planned.predicted)),
         data_(config, config.data.train, config.data.pack, config.data.shuffle, graph, pool),
         total_steps_(steps_of(config, data_.rows())),
-        state_(graph, config.compute),
-        executor_(graph, std::move(planned.program), state_, pool),
+        host_pool_(std::max(1, workers.host)),
+        memory_(runtime::TierMemory::of(planned.program, planned.disk ? &*planned.disk : nullptr)),
+        state_(graph, planned.program.gradient, planned.program.state, memory_),
+        executor_(graph, std::move(planned.program), memory_, pool,
+                  {.host_pool = workers.host > 0 ? &host_pool_ : nullptr,
+                   .cores = workers.cores,
+                   .rates = planned.rates ? &*planned.rates : nullptr}),
         checkpoints_(config.output / "checkpoints") {
     report_data(config.data.train, data_);
     if (!config.data.eval.empty()) {
@@ -144,7 +149,7 @@ class Trainer {
                      .machine = machine_,
                      .predicted = predicted_,
                      .step_seconds = step_seconds_,
-                     .exposed_seconds = exposed_seconds_,
+                     .lanes = lanes_,
                      .skipped = trainer_.guard.skipped,
                      .model = result_.model});
     }
@@ -222,9 +227,9 @@ class Trainer {
     trainer_.tokens += batch.tokens;
 
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    const double exposed = plan::summarize(executor_.program(), result.timeline).exposed_s;
+    const plan::LaneSummary lanes = plan::summarize(executor_.program(), result.timeline);
     step_seconds_.push_back(seconds);
-    exposed_seconds_.push_back(exposed);
+    lanes_.push_back(lanes);
     timeline_ = std::move(result.timeline);
     return {.step = number,
             .loss = loss,
@@ -233,7 +238,8 @@ class Trainer {
             .tokens = batch.tokens,
             .tok_per_s = static_cast<double>(batch.tokens) / seconds,
             .step_s = seconds,
-            .exposed_s = exposed,
+            .exposed_s = lanes.exposed_s,
+            .busy_s = lanes.busy_s,
             .peak_device_bytes = timeline_->peak_bytes[static_cast<size_t>(plan::Tier::kDevice)],
             .peak_host_bytes = timeline_->peak_bytes[static_cast<size_t>(plan::Tier::kHost)],
             .peak_disk_bytes = timeline_->peak_bytes[static_cast<size_t>(plan::Tier::kDisk)],
@@ -243,11 +249,7 @@ class Trainer {
 
   // A loss that is not finite from the first step on may come from weights that are not: no rate mends those.
   void refuse_broken_weights() const {
-    const auto weight = [this](int unit, int parameter) {
-      const auto& p = graph_.units[static_cast<size_t>(unit)].params[static_cast<size_t>(parameter)];
-      return dense(state_.arrays(unit, parameter).hi, DType::kBF16, 1, p.elements);
-    };
-    const auto broken = runtime::find_not_finite(graph_, weight);
+    const auto broken = runtime::find_not_finite(state_);
     if (!broken) return;
     if (beginning_.checkpoint) {
       throw InputError("{}: {}, so the loss is not either: remove this checkpoint and --resume from an older one",
@@ -335,6 +337,8 @@ class Trainer {
   DataSource data_;
   std::optional<DataSource> eval_data_;
   int64_t total_steps_;
+  ThreadPool host_pool_;
+  runtime::TierMemory memory_;
   runtime::ModelState state_;
   runtime::Executor executor_;
   CheckpointFolder checkpoints_;
@@ -343,7 +347,8 @@ class Trainer {
   optim::StepGuard guard_;
   std::optional<runtime::PendingUpdate> pending_;
   std::optional<plan::Timeline> timeline_;  // of the last step
-  std::vector<double> step_seconds_, exposed_seconds_;
+  std::vector<double> step_seconds_;
+  std::vector<plan::LaneSummary> lanes_;  // by step
 };
 
 // The run's own configuration of last time; none when nobody can read it any more.
@@ -403,13 +408,14 @@ TrainResult run_training(const RunConfig& config, const TrainOptions& options) {
   if (!options.dry_run) output.emplace(config);
   if (!options.dry_run && !options.resume) require_fresh(config.output);
   Beginning beginning = find_beginning(config, graph, options.resume);
-  ThreadPool pool(threads_of(config));
+  const Workers workers = workers_of(config);
+  ThreadPool pool(workers.compute);
   PlannedRun planned = plan_run(config, graph, pool);
   say(describe(planned, graph));
   if (options.dry_run) return result_of(planned);
 
   const std::string plan = plan_file(config, model, planned);
-  Trainer trainer(config, model, graph, pool, std::move(planned), std::move(beginning));
+  Trainer trainer(config, model, graph, workers, pool, std::move(planned), std::move(beginning));
   trainer.start();
   output->keep();
   write_file(config.output / kConfigFile, to_yaml(config));

@@ -1,0 +1,138 @@
+// State cut and put at random, for tests that it is the same in every home.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/arith.h"
+#include "base/rng.h"
+#include "runtime/model_state.h"
+
+namespace lazytrain::runtime::testing {
+
+inline constexpr std::array<StateArray, 5> kAllArrays = {StateArray::kHi, StateArray::kLo, StateArray::kMoment1,
+                                                         StateArray::kMoment2, StateArray::kGradient};
+
+// One number after the other.
+class Draws {
+ public:
+  explicit Draws(uint64_t seed) : rng_(seed, 77) {}
+  int64_t below(int64_t bound) { return static_cast<int64_t>(rng_.below(next_++, static_cast<uint64_t>(bound))); }
+  std::vector<std::byte> bytes(int64_t count) {
+    std::vector<std::byte> drawn(static_cast<size_t>(count));
+    for (std::byte& byte : drawn) byte = static_cast<std::byte>(below(256));
+    return drawn;
+  }
+
+ private:
+  CounterRng rng_;
+  uint64_t next_ = 0;
+};
+
+struct Places {
+  std::vector<plan::UnitState> state;
+  std::array<int64_t, 3> bytes = {0, 0, 0};  // by tier
+};
+
+// Every unit's block cut into at most four pieces anywhere, every part of a piece in one of `tiers`, at any multiple of
+// 4 bytes, touching its neighbour or with a gap.
+inline Places random_places(const graph::Graph& graph, DType gradient, const std::vector<plan::Tier>& tiers,
+                            uint64_t seed) {
+  Draws draws(seed);
+  Places places;
+  const auto tier = [&] { return tiers[static_cast<size_t>(draws.below(std::ssize(tiers)))]; };
+  const auto put = [&](plan::Tier where, int64_t bytes) {
+    constexpr std::array<int64_t, 3> kAlignments = {4, 64, kDiskAlignment};
+    int64_t& end = places.bytes[static_cast<size_t>(where)];
+    const int64_t offset = align_up(end, kAlignments[static_cast<size_t>(draws.below(3))]);
+    end = offset + bytes;
+    return plan::StatePlace{where, offset};
+  };
+  for (const graph::Unit& unit : graph.units) {
+    std::vector<int64_t> cuts = {0, unit.block_elements};
+    for (int64_t i = draws.below(4); i > 0; --i) cuts.push_back(draws.below(unit.block_elements));
+    std::sort(cuts.begin(), cuts.end());
+    plan::UnitState state;
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      if (cuts[i] == cuts[i + 1]) continue;
+      state.emplace_back();
+      state.back().first = cuts[i];
+      state.back().elements = cuts[i + 1] - cuts[i];
+    }
+    const auto part = [&](plan::StatePlace plan::StatePiece::*where, int64_t element_bytes) {
+      const bool together = draws.below(2) == 0;
+      const plan::Tier one = tier();
+      for (plan::StatePiece& piece : state) piece.*where = put(together ? one : tier(), element_bytes * piece.elements);
+    };
+    part(&plan::StatePiece::hi, 2);
+    part(&plan::StatePiece::lo, 2);
+    part(&plan::StatePiece::optimizer, 8);
+    part(&plan::StatePiece::gradient, size_of(gradient));
+    places.state.push_back(std::move(state));
+  }
+  int64_t& disk = places.bytes[static_cast<size_t>(plan::Tier::kDisk)];
+  disk = align_up(disk, kDiskAlignment);
+  return places;
+}
+
+inline const std::vector<plan::Tier> kDiskOnly = {plan::Tier::kDisk};
+inline const std::vector<plan::Tier> kAllTiers = {plan::Tier::kDevice, plan::Tier::kHost, plan::Tier::kDisk};
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lazytrain_state_XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = name;
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// A state with the memory that it lies in.
+class PlacedState {
+ public:
+  PlacedState(const graph::Graph& graph, DType gradient, const Places& places)
+      : options_{.folder = folder_.path()},
+        memory_(places.bytes, &options_),
+        state_(graph, gradient, places.state, memory_) {}
+  ModelState& operator*() { return state_; }
+  ModelState* operator->() { return &state_; }
+
+ private:
+  TemporaryFolder folder_;
+  DiskOptions options_;
+  TierMemory memory_;
+  ModelState state_;
+};
+
+inline std::vector<std::byte> array_bytes(const ModelState& state, int unit, int parameter, StateArray array) {
+  const graph::Parameter& p = state.graph().units[static_cast<size_t>(unit)].params[static_cast<size_t>(parameter)];
+  std::vector<std::byte> bytes(static_cast<size_t>(p.elements * state.element_bytes(array)));
+  state.read(unit, parameter, array, 0, bytes);
+  return bytes;
+}
+
+inline void copy_state(const ModelState& from, ModelState& to) {
+  for (size_t u = 0; u < from.graph().units.size(); ++u) {
+    for (size_t p = 0; p < from.graph().units[u].params.size(); ++p) {
+      for (const StateArray array : kAllArrays) {
+        const int unit = static_cast<int>(u), parameter = static_cast<int>(p);
+        to.write(unit, parameter, array, 0, array_bytes(from, unit, parameter, array));
+      }
+    }
+  }
+}
+
+}  // namespace lazytrain::runtime::testing

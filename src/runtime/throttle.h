@@ -1,0 +1,39 @@
+// Holds transfers to the rates of an emulated machine's links.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+
+#include "hw/profile.h"
+#include "plan/words.h"
+
+namespace lazytrain::runtime {
+
+// What the lanes of an emulated machine may move a second, in real seconds here; 0: as fast as they can.
+struct LaneRates {
+  hw::Links links;
+  double host_bytes = 0;  // that updates and accumulation on the host lane stream
+};
+
+class Throttle {
+ public:
+  explicit Throttle(const LaneRates& rates) : rates_(rates) {}
+
+  // Runs `copy(begin, end)` over the bytes of a transfer in pieces, none of them done before the lane's link could have
+  // moved it. While both directions between device and host are busy each has its share of their joint rate. Returns
+  // when the whole transfer would have ended on the link.
+  void transfer(plan::Lane lane, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& copy);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double rate(plan::Lane lane) const;
+
+  LaneRates rates_;
+  std::array<std::atomic<bool>, plan::kLanes> busy_ = {};
+  std::array<Clock::time_point, plan::kLanes> free_at_ = {};  // each used by its lane alone
+};
+
+}  // namespace lazytrain::runtime

@@ -1,0 +1,109 @@
+// Programs of several tiers, run: the same bits as in one memory, whatever lies on host and disk.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/executor.h"
+#include "runtime/run_record.h"
+#include "runtime/testing.h"
+
+namespace lazytrain::runtime {
+namespace {
+
+using testing::compiled;
+using testing::Record;
+
+constexpr int64_t kSeq = 19;
+
+// A folder for extents, gone with the test.
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / fmt::format("lazytrain-tiers-{}", ::getpid())) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  DiskOptions disk(bool io_uring) const { return {.folder = path_, .verify = true, .io_uring = io_uring}; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct Machine {
+  std::string name;
+  hw::Profile profile;
+};
+
+// Device, host and disk apart; and one memory with a disk behind it.
+std::vector<Machine> machines() {
+  hw::Profile one = plan::testing::tiered_machine();
+  one.one_memory = true;
+  return {{"three tiers", plan::testing::tiered_machine()}, {"one memory and a disk", one}};
+}
+
+plan::Program compiled_for(const graph::Graph& graph, const plan::Policy& policy, DType compute, int threads,
+                           const hw::Profile& machine) {
+  const plan::CompileOptions options{.compute = compute,
+                                     .machine = &machine,
+                                     .scratch_bytes = [&](const graph::OpKind& kind, const graph::Dims& dims) {
+                                       return Executor::scratch_bytes(kind, dims, threads);
+                                     }};
+  plan::Program program = plan::compile(graph, policy, options);
+  for (const std::string& fault : plan::validate(program)) ADD_FAILURE() << policy.name << ": " << fault;
+  return program;
+}
+
+// How many policies of each kind; more by LAZYTRAIN_POLICIES, as for a sanitizer fewer.
+uint64_t policies_a_kind() {
+  const char* text = std::getenv("LAZYTRAIN_POLICIES");
+  return text == nullptr ? 12 : std::strtoull(text, nullptr, 10);
+}
+
+struct Model {
+  std::string name;
+  graph::Graph graph;
+};
+
+// Alike layers, layers of another family with a tied head, and one whose layers differ in what is retained.
+std::vector<Model> models() {
+  std::vector<Model> list;
+  list.push_back({"qwen2", model::build_graph(testing::tiny_qwen2(false))});
+  list.push_back({"llama, tied head", model::build_graph(testing::tiny_llama(true))});
+  list.push_back({"qwen2, tied head", model::build_graph(testing::tiny_qwen2(true, 2))});
+  return list;
+}
+
+TEST(Tiers, RandomPoliciesGiveTheBitsOfResident) {
+  const Folder folder;
+  const DiskOptions pool_disk = folder.disk(false), ring_disk = folder.disk(true);
+  int runs = 0, with_disk = 0;
+  for (const Model& model : models()) {
+    for (const int64_t micro_batch : {5, 3, 2}) {
+      const plan::Shape shape{5, micro_batch, kSeq};
+      const DType compute = micro_batch == 3 ? DType::kF32 : DType::kBF16;
+      ThreadPool pool(2);
+      const Record expected =
+          testing::record(model.graph, compiled(model.graph, plan::resident(model.graph, shape), compute, 2), pool);
+      testing::expect_alive(expected);
+      for (const Machine& machine : machines()) {
+        for (uint64_t seed = 0; seed < policies_a_kind(); ++seed) {
+          plan::Policy policy = plan::testing::random_tiered_policy(model.graph, shape, 1000 * seed + 7);
+          policy.optimizer_state = "fp32";
+          plan::Program program = compiled_for(model.graph, policy, compute, 2, machine.profile);
+          ++runs;
+          with_disk += program.tier_bytes[2] > 0 ? 1 : 0;
+          const DiskOptions& disk = seed % 2 == 0 ? ring_disk : pool_disk;
+          testing::expect_equal(
+              testing::record(model.graph, std::move(program), pool, &disk), expected,
+              fmt::format("{} on {}, seed {}: {}", model.name, machine.name, seed, to_json(policy).dump()));
+          if (::testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  }
+  EXPECT_GT(with_disk, runs / 2);
+  fmt::print("{} random policies, {} of them with something on disk\n", runs, with_disk);
+}
+
+}  // namespace
+}  // namespace lazytrain::runtime

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Device, host and disk, really used: the same losses and weights, bit for bit, as with everything in one memory.
+source "$(dirname "$0")/lib.sh"
+cd "$work"
+
+"$root/demo/make_problems.sh" 1 40 train >train.jsonl
+write_config run.yaml
+new_model tied 's/"num_hidden_layers": 2/"num_hidden_layers": 6/'
+mkdir disk
+keys=(model=tied batch=4 micro_batch=2 data.pack=false steps=4 save.every=2)
+
+check "one memory" "$LAZYTRAIN" train run.yaml output=one plan.policy=resident "${keys[@]}" device.threads=1
+
+same_master() {
+  "$LAZYTRAIN" export "$1" "a-$2" --dtype fp32 && "$LAZYTRAIN" export "$2" "b-$2" --dtype fp32 &&
+    cmp "a-$2/model.safetensors" "b-$2/model.safetensors"
+}
+same_as_one() {
+  check "$1 gives the bits of one memory" same_run one "$1"
+  check "and the same master weights" same_master one "$1"
+}
+
+# A disk behind one memory: from optimizer state alone to everything.
+for policy in state-on-disk weights-on-disk all-on-disk; do
+  check "$policy" "$LAZYTRAIN" train run.yaml "output=$policy" "plan.policy=$policy" disk.path=disk disk.verify=true \
+    "${keys[@]}" device.threads=1
+  same_as_one "$policy"
+  check "no file is left on the disk" test -z "$(ls disk)"
+done
+check "checkpoints of both are the same file" cmp one/checkpoints/step-2/state.safetensors \
+  all-on-disk/checkpoints/step-2/state.safetensors
+expect "a disk policy without a disk says which key" 2 'disk\.path' "$LAZYTRAIN" train run.yaml output=none \
+  plan.policy=all-on-disk "${keys[@]}"
+expect "a disk that is not there" 2 'disk\.path' "$LAZYTRAIN" train run.yaml output=none disk.path=nowhere "${keys[@]}"
+
+# With little memory the plan goes to disk by itself.
+expect "9 MB are too little without a disk" 3 'host: .* short' "$LAZYTRAIN" train run.yaml output=none host.memory=9MB \
+  --dry-run "${keys[@]}"
+check "and enough with one" "$LAZYTRAIN" train run.yaml output=small disk.path=disk host.memory=9MB "${keys[@]}" device.threads=1
+check "its plan uses the disk" grep -q '"disk"' small/plan.json
+same_as_one small
+
+# Another machine, emulated: every policy gives the same numbers.
+for policy in megatrain zero3-offload every-layer lazytrain-paper lazytrain; do
+  check "$policy on an emulated rtx3090" "$LAZYTRAIN" train run.yaml "output=$policy-3090" "plan.policy=$policy" \
+    device.profile=rtx3090 "${keys[@]}"
+  same_as_one "$policy-3090"
+done
+expect "what is emulated is said" 0 '1 s of rtx3090 = ' "$LAZYTRAIN" train run.yaml output=none device.profile=rtx3090 \
+  --dry-run "${keys[@]}"
+expect "likeness is said in ratios" 0 'boundary over h2d: ' "$LAZYTRAIN" train run.yaml output=none --dry-run \
+  "device.like=$root/configs/qwen2.5-14b.json@h800-paper@96x1024" "${keys[@]}"
+expect "a likeness that is none" 2 'CONFIG@PROFILE@BATCHxSEQ' "$LAZYTRAIN" train run.yaml output=none \
+  device.like=rtx3090 "${keys[@]}"
+expect "both at once" 2 'set one of them' "$LAZYTRAIN" train run.yaml output=none device.like=a@b@1x1 \
+  device.profile=rtx3090 "${keys[@]}"
+
+finish

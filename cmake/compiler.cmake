@@ -19,7 +19,7 @@ endif()
 add_compile_options(-ffp-contract=off)
 
 if(LAZYTRAIN_SANITIZE)
-  add_compile_options(-fsanitize=${LAZYTRAIN_SANITIZE} -fno-omit-frame-pointer -g)
+  add_compile_options(-fsanitize=${LAZYTRAIN_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${LAZYTRAIN_SANITIZE})
   # The kernels are one source for all instruction sets; instrumented, two of them (baseline and AVX2) compile in minutes.
   add_compile_definitions("HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3)")

@@ -163,9 +163,11 @@ void SafetensorsFile::check_unchanged() const {
   }
 }
 
-void SafetensorsFile::drop(const TensorEntry& tensor) const {
+void SafetensorsFile::drop(const TensorEntry& tensor, int64_t first, int64_t count) const {
   if (!map_ || tensor.bytes == 0) return;
-  map_->drop(static_cast<size_t>(tensor.data - map_->bytes().data()), static_cast<size_t>(tensor.bytes));
+  const int64_t element = tensor.bytes / tensor.count;
+  map_->drop(static_cast<size_t>(tensor.data - map_->bytes().data() + first * element),
+             static_cast<size_t>(count * element));
 }
 
 }  // namespace lazytrain::model

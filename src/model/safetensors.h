@@ -71,8 +71,10 @@ class SafetensorsFile {
 
   // Throws InputError when the file's size is no longer the one that was mapped. Nothing to do for caller's bytes.
   void check_unchanged() const;
-  // Tells the kernel that this tensor's pages are not needed again soon.
-  void drop(const TensorEntry& tensor) const;
+  // Tells the kernel that this tensor's pages, or those within its elements [first, first + count), are not needed
+  // again soon.
+  void drop(const TensorEntry& tensor) const { drop(tensor, 0, tensor.count); }
+  void drop(const TensorEntry& tensor, int64_t first, int64_t count) const;
 
  private:
   void parse(std::span<const std::byte> bytes);

@@ -15,7 +15,8 @@
 namespace lazytrain::runtime {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 20;  // elements converted or drawn at a time
+constexpr int64_t kPiece = int64_t{1} << 20;      // elements converted or drawn at a time
+constexpr int64_t kReadPiece = int64_t{1} << 22;  // elements of a file read at a time
 
 constexpr std::array<StateArray, 5> kArrays = {StateArray::kHi, StateArray::kLo, StateArray::kMoment1,
                                                StateArray::kMoment2, StateArray::kGradient};
@@ -315,8 +316,16 @@ void ModelState::load_weights(const model::ModelFolder& folder, ThreadPool* pool
       const graph::Parameter& parameter = params[static_cast<size_t>(p)];
       if (parameter.tied) continue;
       const model::TensorEntry& tensor = model::tensor_of(parameter, folder);
+      // In pieces, so that no more of the file than one counts as memory of this process.
       fill_weights(u, p, [&](int64_t first, std::span<bf16> hi, std::span<int16_t> lo) {
-        model::read_as_master(tensor, hi, lo, first, pool);
+        for (int64_t begin = 0; begin < std::ssize(hi); begin += kReadPiece) {
+          const int64_t count = std::min(kReadPiece, std::ssize(hi) - begin);
+          const auto range = [&](auto span) {
+            return span.subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+          };
+          model::read_as_master(tensor, range(hi), range(lo), first + begin, pool);
+          tensor.file->drop(tensor, first + begin, count);
+        }
       });
       tensor.file->drop(tensor);
     }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # kill -9 at 20 random instants of a run that saves after every step: each time the newest complete checkpoint loads, and
 # the run that was killed and resumed again and again ends with the bits of the one that was not.
-# SEED in the environment repeats a test's instants.
+# SEED in the environment repeats a test's instants; KILLS and KEYS are for tests that kill other runs in this way.
 source "$(dirname "$0")/lib.sh"
 cd "$work"
 
-readonly kills=20
+readonly kills=${KILLS:-20}
 readonly steps=40
 seed=${SEED:-$RANDOM}
 RANDOM=$seed
@@ -14,7 +14,8 @@ echo "seed $seed"
 new_model model
 "$root/demo/make_problems.sh" 1 50 train >train.jsonl
 write_config run.yaml
-keys=("steps=$steps" save.every=1)
+mkdir disk
+read -ra keys <<<"steps=$steps save.every=1 ${KEYS:-}"
 check "the uninterrupted run" "$LAZYTRAIN" train run.yaml output=whole "${keys[@]}"
 
 # Waits until the run has written or rotated something more, or for a random time from its start, then a random time.
@@ -63,5 +64,6 @@ check "the rest of the run" "$LAZYTRAIN" train run.yaml output=run "${keys[@]}" 
 check "it equals the uninterrupted one bit for bit" same_run whole run
 check "only complete checkpoints are left, as many as save.keep" bash -c \
   "[[ \$(ls run/checkpoints | tr '\n' ' ') == 'step-39 step-40 ' ]]"
+check "and nothing on the disk of the tier" test -z "$(ls disk)"
 
 finish

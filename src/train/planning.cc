@@ -2,9 +2,12 @@
 
 #include <fmt/ranges.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <stdexcept>
 
 #include "base/error.h"
@@ -170,7 +173,10 @@ class Planning {
       throw UsageError("disk.path: there is no folder {}: make it, on the disk that shall be used",
                        config_.disk.path.string());
     }
-    const runtime::DiskRates here = runtime::measure_disk(config_.disk.path, kDiskProbeBytes, kDiskProbeSeconds);
+    if (::access(config_.disk.path.c_str(), W_OK | X_OK) != 0) {
+      throw UsageError("disk.path: no file can be made in {}: {}", config_.disk.path.string(), std::strerror(errno));
+    }
+    const runtime::DiskRates here = disk_here();
     if (!run_.rates) {
       run_.machine.links.disk_read = here.read;
       run_.machine.links.disk_write = here.write;
@@ -178,6 +184,14 @@ class Planning {
     }
     bytes = std::min({or_else(config_.disk.memory, here.free_bytes), here.free_bytes, bytes});
     run_.disk = runtime::DiskOptions{.folder = config_.disk.path, .verify = config_.disk.verify};
+  }
+
+  // Measured with little where there is little room; not at all where there is next to none.
+  runtime::DiskRates disk_here() const {
+    const int64_t room = runtime::free_disk_bytes(config_.disk.path);
+    const int64_t bytes = std::min(kDiskProbeBytes, room / 4);
+    if (bytes < kLeastDiskProbe) return {.read = kUnmeasuredDisk, .write = kUnmeasuredDisk, .free_bytes = room};
+    return runtime::measure_disk(config_.disk.path, bytes, kDiskProbeSeconds);
   }
 
   void set_budgets() {
@@ -248,7 +262,9 @@ class Planning {
   }
 
   static constexpr int64_t kDiskProbeBytes = int64_t{256} << 20;
+  static constexpr int64_t kLeastDiskProbe = int64_t{8} << 20;
   static constexpr double kDiskProbeSeconds = 0.5;
+  static constexpr double kUnmeasuredDisk = 5e8;  // bytes a second, of any SSD
 
   const RunConfig& config_;
   const graph::Graph& graph_;

@@ -1,0 +1,4 @@
+#!/usr/bin/env bash
+# kill_test.sh with everything on disk: a killed run's extent is cleaned by the next start, and resuming is exact.
+export KILLS=10 KEYS="disk.path=disk plan.policy=all-on-disk"
+exec "$(dirname "$0")/kill_test.sh"

@@ -106,8 +106,10 @@ inline Unit toy_embedding() {
   return u.finish(u.add(toy(op), {}, "embed")[0]);
 }
 
-inline Unit toy_layer(int index) {
-  constexpr int64_t kQuery = 24, kKey = 8, kInner = 40;
+inline constexpr int64_t kToyInner = 40;
+
+inline Unit toy_layer(int index, int64_t inner = kToyInner) {
+  constexpr int64_t kQuery = 24, kKey = 8;
   UnitBuilder u(fmt::format("layer.{}", index), UnitKind::kLayer, fmt::format("layers.{}.", index));
   const ValueId x = u.boundary(kToyHidden);
   const ValueId n1 = u.add(toy_norm(kToyHidden), {x}, "norm1")[0];
@@ -118,10 +120,10 @@ inline Unit toy_layer(int index) {
   const ValueId p = u.add(toy_linear(kQuery, kToyHidden), {o}, "o")[0];
   const ValueId h = u.add(toy_add(kToyHidden), {x, p}, "residual1")[0];
   const ValueId n2 = u.add(toy_norm(kToyHidden), {h}, "norm2")[0];
-  const ValueId gate = u.add(toy_linear(kToyHidden, kInner), {n2}, "gate")[0];
-  const ValueId up = u.add(toy_linear(kToyHidden, kInner), {n2}, "up")[0];
-  const ValueId a = u.add(toy_product(kInner), {gate, up}, "product")[0];
-  const ValueId d = u.add(toy_linear(kInner, kToyHidden), {a}, "down")[0];
+  const ValueId gate = u.add(toy_linear(kToyHidden, inner), {n2}, "gate")[0];
+  const ValueId up = u.add(toy_linear(kToyHidden, inner), {n2}, "up")[0];
+  const ValueId a = u.add(toy_product(inner), {gate, up}, "product")[0];
+  const ValueId d = u.add(toy_linear(inner, kToyHidden), {a}, "down")[0];
   return u.finish(u.add(toy_add(kToyHidden), {h, d}, "residual2")[0]);
 }
 
@@ -143,7 +145,7 @@ inline Unit toy_head(bool tied) {
   return u.finish(-1);
 }
 
-inline Graph toy_graph(int layers, bool tied) {
+inline Graph toy_graph(int layers, bool tied, int64_t inner = kToyInner) {
   Graph graph;
   graph.family = "toy";
   graph.fingerprint = fmt::format("toy-{}-{}", layers, tied);
@@ -151,7 +153,7 @@ inline Graph toy_graph(int layers, bool tied) {
   graph.vocabulary = kToyVocabulary;
   graph.tied = tied;
   graph.units.push_back(toy_embedding());
-  for (int i = 0; i < layers; ++i) graph.units.push_back(toy_layer(i));
+  for (int i = 0; i < layers; ++i) graph.units.push_back(toy_layer(i, inner));
   graph.units.push_back(toy_head(tied));
   return graph;
 }

@@ -13,19 +13,15 @@ namespace {
 
 constexpr int kEmbedding = 0;
 
-// State on disk is updated in pieces of about this many elements: some MB each, so that staging costs little memory
-// and each transfer is still long; a unit has at most kMaxPieces.
-constexpr int64_t kPieceElements = int64_t{1} << 21;
-constexpr int64_t kMaxPieces = 16;
 constexpr int64_t kElementMultiple =
     kDiskAlignment / 2;  // of a piece: 2 bytes each fill what a disk transfer is made of
 
-int64_t piece_elements(int64_t elements) {
-  const int64_t pieces = std::clamp<int64_t>(div_ceil(elements, kPieceElements), 1, kMaxPieces);
+}  // namespace
+
+int64_t piece_elements(int64_t elements, int64_t about) {
+  const int64_t pieces = std::clamp<int64_t>(div_ceil(elements, about), 1, kMaxPieces);
   return align_up(div_ceil(elements, pieces), kElementMultiple);
 }
-
-}  // namespace
 
 // The embedding is gathered and scattered by rows on the host, so its state lives there.
 Tier Compiler::weight_home(int u) const {
@@ -112,7 +108,8 @@ void Compiler::add_unit_state(int u) {
   };
   UnitState state;
   std::vector<PieceOnDisk> pieces;
-  const int64_t step = state_on_disk(u) ? piece_elements(elements) : std::max<int64_t>(1, elements);
+  const int64_t step =
+      state_on_disk(u) ? piece_elements(elements, options_.piece_elements) : std::max<int64_t>(1, elements);
   for (int64_t first = 0; first < elements || state.empty(); first += step) {
     StatePiece piece{.first = first,
                      .elements = std::min(step, elements - first),

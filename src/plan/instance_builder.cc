@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/arith.h"
 #include "graph/menu.h"
 #include "optim/state_layout.h"
 #include "plan/cost.h"
@@ -191,11 +192,14 @@ class Builder {
       const graph::Unit& unit = graph_.units[static_cast<size_t>(j) + 1];
       instance_.host_state_gb.push_back(state_bytes(unit) / kGb);
       instance_.host_weight_gb.push_back(4 * elements(unit) / kGb);
+      const auto pieces =
+          static_cast<int>(div_ceil(unit.block_elements, piece_elements(unit.block_elements, task_.piece_elements)));
+      instance_.state_pieces = j == 0 ? pieces : std::min(instance_.state_pieces, pieces);
     }
     // States first: a gigabyte of them costs a read and a write a step, one of weights another read in backward.
     // Weights go too only where they, the states in passing and some boundaries do not fit.
     const double most = *std::max_element(instance_.host_state_gb.begin(), instance_.host_state_gb.end());
-    const double staging = static_cast<double>(kStagedUnits) * most;
+    const double staging = instance_.staged_share() * most;
     const double all = static_cast<double>(instance_.units) * boundary_gb(), some = kLeastBoundaries * all;
     instance_.disk_weights = fixed + layer_weights + staging + some > task_.budget.host;
     // Boundaries on disk are written as states are, and save no more: they go where all states on disk do not make

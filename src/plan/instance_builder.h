@@ -29,6 +29,7 @@ struct PlanningTask {
   TierGb budget;  // GB (1e9 bytes) that everything on a tier may take
   // What steps of this model took on this machine; null: the analytic costs. Outlives the task.
   const Measurements* measured = nullptr;
+  int64_t piece_elements = kPieceElements;  // as in CompileOptions
 };
 
 // Unit j of the instance is layer j of the graph. Static buffers are taken off the budgets: on the device two slots of

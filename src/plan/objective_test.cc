@@ -19,6 +19,7 @@ namespace {
 using graph::testing::toy_graph;
 
 constexpr int64_t kBatch = 16;
+constexpr int64_t kWide = 262;  // of a layer: its state is cut into ten pieces
 
 class Random {
  public:
@@ -81,6 +82,7 @@ enum class Kind { kCompared, kDoesNotFit, kOverloaded };
 struct Compared {
   Kind kind = Kind::kCompared;
   double objective_s = 0, simulated_s = 0;
+  bool activations_on_disk = false;
   double error() const { return simulated_s / objective_s - 1; }
 };
 
@@ -92,22 +94,26 @@ bool is_overloaded(const Instance& in, const WindowPlan& plan) {
   return plan.head_s > (1 + 1e-9) * std::max(in.head.compute_s, weights);
 }
 
-Compared compare(uint64_t seed) {
+// `pieces`: state on disk is cut into many of them, by wider layers of which each piece holds the least there is.
+Compared compare(uint64_t seed, bool pieces = false) {
   Random random(seed);
-  const graph::Graph graph = toy_graph(24 + 12 * static_cast<int>(seed % 3), seed % 2 == 0);
+  const int layers = 24 + 12 * static_cast<int>(seed % 3);
+  const graph::Graph graph = pieces ? toy_graph(layers, seed % 2 == 0, kWide) : toy_graph(layers, seed % 2 == 0);
   const hw::Profile machine = random_machine(random);
   PlanningTask task{graph, machine, {kBatch, kBatch >> (seed % 5), 64}, DType::kBF16, "fp32", {}, {1e3, 1e3, 1e3}};
-  if (seed % 4 == 0) {  // host memory that asks for state on disk
-    double layers = 0;
-    for (const graph::Unit& unit : graph.units) layers += 12e-9 * static_cast<double>(unit.block_elements);
-    task.budget.host = 1.8 * layers;
+  if (pieces) task.piece_elements = 1;
+  if (pieces || seed % 4 == 0) {  // host memory that asks for state on disk
+    double state = 0;
+    for (const graph::Unit& unit : graph.units) state += 12e-9 * static_cast<double>(unit.block_elements);
+    task.budget.host = 1.8 * state;
   }
   const Instance instance = make_instance(task);
   const WindowChoices choices = random_choices(instance, random);
   const auto plan = Evaluator(instance).plan(choices);
   if (!plan) return {Kind::kDoesNotFit};
   if (is_overloaded(instance, *plan)) return {Kind::kOverloaded};
-  Compared compared{Kind::kCompared, plan->step_s, 0};
+  Compared compared{Kind::kCompared, plan->step_s, 0, false};
+  for (const double gb : plan->disk_write_gb) compared.activations_on_disk |= gb > 0;
   Policy policy = make_policy(task, instance, choices);
   for (policy.transfer_slack = 0; policy.transfer_slack <= 3; ++policy.transfer_slack) {
     const double seconds = step_of(task, policy).timeline.step_s;
@@ -117,17 +123,17 @@ Compared compare(uint64_t seed) {
   return compared;
 }
 
-TEST(Objective, IsWhatTheSimulatorSaysOfRandomPolicies) {
-  constexpr int kPolicies = 200;
+void compare_policies(int policies, bool pieces) {
   std::array<int, 3> seen = {};
   double worst = 0, sum = 0;
-  for (uint64_t seed = 0; seen[0] < kPolicies; ++seed) {
-    const Compared one = compare(seed);
+  for (uint64_t seed = 0; seen[0] < policies; ++seed) {
+    const Compared one = compare(seed, pieces);
     ++seen[static_cast<size_t>(one.kind)];
     if (one.kind != Kind::kCompared) continue;
     worst = std::max(worst, std::abs(one.error()));
     sum += std::abs(one.error());
-    EXPECT_LE(std::abs(one.error()), 0.01)
+    // A boundary that waits for its window holds up the pieces behind it, of which few are on their way.
+    EXPECT_LE(std::abs(one.error()), pieces && one.activations_on_disk ? 0.02 : 0.01)
         << "seed " << seed << ": objective " << one.objective_s << ", simulated " << one.simulated_s;
   }
   std::printf(
@@ -135,6 +141,9 @@ TEST(Objective, IsWhatTheSimulatorSaysOfRandomPolicies) {
       "more than their links can in the windows of forward and backward\n",
       seen[0], 100 * sum / seen[0], 100 * worst, seen[1], seen[2]);
 }
+
+TEST(Objective, IsWhatTheSimulatorSaysOfRandomPolicies) { compare_policies(200, false); }
+TEST(Objective, IsWhatTheSimulatorSaysOfStateOnDiskInPieces) { compare_policies(60, true); }
 
 }  // namespace
 }  // namespace lazytrain::plan

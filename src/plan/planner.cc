@@ -49,7 +49,10 @@ double over_gb(const Program& program, Tier tier, double budget_gb) {
 }
 
 PlannedStep compiled(const PlanningTask& task, const Policy& policy) {
-  const CompileOptions options{.compute = task.compute, .machine = &task.machine, .scratch_bytes = task.scratch_bytes};
+  const CompileOptions options{.compute = task.compute,
+                               .machine = &task.machine,
+                               .scratch_bytes = task.scratch_bytes,
+                               .piece_elements = task.piece_elements};
   PlannedStep step;
   step.program = compile(task.graph, policy, options);
   step.timeline = simulate(step.program, costs_of(task, step.program));

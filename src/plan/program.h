@@ -96,9 +96,18 @@ struct Program {
   std::array<int64_t, 3> tier_bytes = {0, 0, 0};  // what each tier needs, state included
 };
 
+// State on disk is cut into pieces of about this many elements, some MB each, so that staging costs little memory and
+// each transfer is still long; a unit has at most kMaxPieces. Three are in host memory at once: one is read, one
+// updated, one written.
+inline constexpr int64_t kPieceElements = int64_t{1} << 21;
+inline constexpr int64_t kMaxPieces = 16;
+
 // Disk transfers of several buffers go from or to consecutive bytes of one: a kDiskRead has one target, a kDiskWrite
 // one source. What they move begins at multiples of this in its tier, and has a multiple of it as its bytes.
 inline constexpr int64_t kDiskAlignment = 4096;
+
+// Elements of each piece of a unit's state but the last, when a piece should have about `about`.
+int64_t piece_elements(int64_t elements, int64_t about);
 
 // Bytes that a transfer moves (kCopyIn: the half or both halves of the weights; kCopyOut of gradients: rounded to the
 // stored type); 0 for other actions.
@@ -130,6 +139,7 @@ struct CompileOptions {
   const hw::Profile* machine = nullptr;
   // Scratch bytes that the device's kernels of an op need; empty: none.
   std::function<int64_t(const graph::OpKind&, const graph::Dims&)> scratch_bytes;
+  int64_t piece_elements = kPieceElements;  // of state on disk; tests make them small
 };
 
 // Throws InputError when the policy does not belong to the graph, UsageError when it asks for what the machine has not

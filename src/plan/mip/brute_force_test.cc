@@ -65,7 +65,7 @@ Numbers numbers_of(const Instance& in, const WindowChoices& choices) {
 
 // Memory with all traffic leaving at once and coming back at the last moment.
 bool fits(const Instance& in, const WindowChoices& choices, const Numbers& n) {
-  double homes = 0, host = 0, disk = 0, peak = 0;
+  double homes = 0, host = 0, disk = 0, staging = 0;
   for (size_t u = 0; u < n.z.size(); ++u) {
     homes += n.v[u] * in.device_home_gb[u];
     disk += n.disk[u] + n.staged[u];
@@ -73,11 +73,10 @@ bool fits(const Instance& in, const WindowChoices& choices, const Numbers& n) {
     host += in.host_state_gb[u] + in.host_weight_gb[u] - n.staged[u];
   }
   for (size_t u = 0; u < n.z.size(); ++u) {
-    const double next = u + 1 < n.z.size() ? n.staged[u + 1] : 0, second = u + 2 < n.z.size() ? n.staged[u + 2] : 0;
-    peak = std::max(peak, host + n.staged[u] + next + second);
+    staging = std::max(staging, 3 * n.staged[u] / in.state_pieces);
     host += n.out[u] - n.disk[u];
   }
-  if (std::max(host, peak) > in.budget_gb.host + 1e-9 || disk > in.budget_gb.disk + 1e-9) return false;
+  if (host + staging > in.budget_gb.host + 1e-9 || disk > in.budget_gb.disk + 1e-9) return false;
   double stays = homes;
   for (size_t u = 0; u < n.z.size(); ++u) {
     const double forward = stays + n.z[u] + n.kept[u] + (u > 0 ? n.late[u - 1] : 0) + n.k[u] * in.weight_gb[u] +
@@ -222,9 +221,20 @@ double best_step(const Instance& in, const Numbers& n, const Windows& w) {
           0);
     if (!disk) continue;
     waits(ended[0][u], u > 0 ? ended[0][u - 1] : -1, read, -1, -1, 0);
-    if (u >= 3) waits(ended[0][u], ended[2][u - 3], read, -1, -1, 0);
-    waits(ended[1][u], ended[0][u], n.update[u], early[u], -1, 0);
-    waits(ended[2][u], ended[1][u], write, -1, -1, 0);
+    const double pieces = in.state_pieces;
+    if (pieces <= 3) {
+      if (u >= 3) waits(ended[0][u], ended[2][u - 3], read, -1, -1, 0);
+      waits(ended[1][u], ended[0][u], n.update[u], early[u], -1, 0);
+      waits(ended[2][u], ended[1][u], write, -1, -1, 0);
+    } else {  // three pieces at once, which may be read ahead of a unit whose state is in host memory
+      const bool moves = n.staged[u] > 0;
+      const double ahead = moves ? 0 : in.staged_s(), update = moves ? n.update[u] : 0;
+      waits(ended[0][u], u > 0 ? ended[1][u - 1] : -1,
+            (update + write + (pieces - 3) * read) / pieces - ahead + (u > 0 ? 0 : in.embedding_update_s), -1, -1, 0);
+      if (u > 0) waits(ended[0][u], ended[2][u - 1], ((pieces - 3) * write + read) / pieces - ahead, -1, -1, 0);
+      waits(ended[1][u], ended[0][u], update / pieces, -1, -1, 0);
+      waits(ended[2][u], ended[1][u], write / pieces, -1, -1, 0);
+    }
     if (u > 0) waits(ended[2][u], ended[2][u - 1], write, -1, in.chase ? q[u - 1] : -1, 1 / in.links_gbs.disk_write);
   }
   for (size_t u = 0; u < (in.chase ? units : 1); ++u) {
@@ -358,6 +368,14 @@ TEST(BruteForce, StateAloneOnDisk) {
   RandomInstance kind{3, true, true, true};
   kind.state_alone_on_disk = kind.sets_leave_behind = true;
   compare(kind, 11000, 6);
+}
+TEST(BruteForce, StateOnDiskInPieces) {
+  RandomInstance kind{2, true, true, true, false, true, true};
+  kind.state_pieces = 6;
+  compare(kind, 13000, 10);
+  kind.units = 3;
+  kind.state_alone_on_disk = true;
+  compare(kind, 13100, 6);
 }
 TEST(BruteForce, StateOnDiskWithoutChasing) { compare({2, true, true, true, false, false}, 12000, 8); }
 TEST(BruteForce, StateOnDiskAndBlocks) { compare({3, false, true, true}, 4500, 3); }

@@ -126,6 +126,8 @@ class Checker {
            (choice(u).weights_on_disk ? in_.host_weight_gb[u] : 0);
   }
 
+  double own_on_disk(size_t u) const { return choice(u).state_on_disk ? in_.update_s[u] : 0; }
+
   // The earliest ends of the updates: each lane takes its units one after the other.
   std::vector<double> update_ends() const {
     std::vector<double> read, done, written;
@@ -133,12 +135,25 @@ class Checker {
       const double own = update(u) - plan_.early_update_s[u];
       done.push_back((u > 0 ? done[u - 1] : in_.embedding_update_s) + own);
       if (!in_.has_disk_homes() || in_.budget_gb.disk <= 0) continue;
-      const double room = u < kStagedUnits ? 0 : written[u - kStagedUnits];
-      read.push_back(std::max(room, u > 0 ? read[u - 1] : 0) + staged(u) / in_.links_gbs.disk_read);
-      done[u] = std::max(done[u], read[u] + own);
+      const double reading = staged(u) / in_.links_gbs.disk_read, writing = staged(u) / in_.links_gbs.disk_write;
       const double lane =
           u > 0 ? written[u - 1] + (in_.chase ? plan_.disk_write_gb[u - 1] : 0) / in_.links_gbs.disk_write : 0;
-      written.push_back(std::max(done[u], lane) + staged(u) / in_.links_gbs.disk_write);
+      const double read_before = u > 0 ? read[u - 1] : 0;
+      if (!in_.is_cut_up()) {
+        const double room = u < kStagedPieces ? 0 : written[u - kStagedPieces];
+        read.push_back(std::max(room, read_before) + reading);
+        done[u] = std::max(done[u], read[u] + own);
+        written.push_back(std::max(done[u], lane) + writing);
+        continue;
+      }
+      // The fourth piece is read when the first is written, the last when the third before it is.
+      const double piece = 1.0 / in_.state_pieces, later = 1 - static_cast<double>(kStagedPieces) / in_.state_pieces;
+      const double earlier = choice(u).state_on_disk ? 0 : in_.staged_s();
+      const double first = (u > 0 ? done[u - 1] : in_.embedding_update_s) + piece * (own_on_disk(u) + writing);
+      const double room = (u > 0 ? written[u - 1] : 0) + later * writing + piece * reading;
+      read.push_back(std::max({read_before + reading, first + later * reading - earlier, room - earlier}));
+      done[u] = std::max(done[u], read[u] + piece * own_on_disk(u));
+      written.push_back(std::max(done[u] + piece * writing, lane + writing));
     }
     return done;
   }
@@ -248,13 +263,12 @@ class Checker {
       disk += staged(u);
       held += in_.host_state_gb[u] + in_.host_weight_gb[u] - staged(u);
     }
+    double staging = 0;
     for (size_t u = 0; u < units_; ++u) {
-      double staging = 0;
-      for (size_t j = u; in_.has_disk_homes() && j < std::min(units_, u + kStagedUnits); ++j) staging += staged(j);
-      at_most("host memory with what is staged, unit", u, held + staging, in_.budget_gb.host);
+      if (in_.has_disk_homes()) staging = std::max(staging, in_.staged_share() * staged(u));
       held += out_[u] - to_disk_[u];
     }
-    at_most("host memory", 0, held, in_.budget_gb.host);
+    at_most("host memory", 0, held + staging, in_.budget_gb.host);
     at_most("disk memory", 0, disk, in_.budget_gb.disk);
   }
 

@@ -22,6 +22,7 @@ Evaluator::Evaluator(const Instance& instance) : in_(instance), units_(static_ca
     v->assign(units_, 0);
   }
   start_.assign(units_ + 1, 0);
+  if (in_.has_disk_homes() && in_.budget_gb.disk > 0) staged_s_ = in_.staged_s();
 }
 
 const MenuEntry& Evaluator::entry(const WindowChoices& choices, size_t u) const {
@@ -29,7 +30,7 @@ const MenuEntry& Evaluator::entry(const WindowChoices& choices, size_t u) const 
 }
 
 void Evaluator::lay_out(const WindowChoices& choices) {
-  homes_gb_ = host_gb_ = state_gb_ = disk_gb_ = 0;
+  homes_gb_ = host_gb_ = state_gb_ = most_staged_gb_ = disk_gb_ = 0;
   size_t begin = 0;
   double block_s = 0, block_in = 0, block_read = 0, block_gb = 0;
   for (size_t u = 0; u < units_; ++u) {
@@ -53,6 +54,7 @@ void Evaluator::lay_out(const WindowChoices& choices) {
           (choice.state_on_disk ? in_.host_state_gb[u] : 0) + (choice.weights_on_disk ? in_.host_weight_gb[u] : 0);
       disk_gb_ += staged_[u];
       state_gb_ += in_.host_state_gb[u] + in_.host_weight_gb[u] - staged_[u];
+      most_staged_gb_ = std::max(most_staged_gb_, staged_[u]);
     }
     // Sums over the units of the block before this one; its last but one is not streamed again.
     if (home) {
@@ -150,18 +152,29 @@ void Evaluator::update(const WindowChoices& choices, size_t u) {
   const double before = u > 0 ? update_end_[u - 1] : in_.embedding_update_s;
   update_end_[u] = before + own;
   if (!in_.has_disk_homes() || in_.budget_gb.disk <= 0) return;
-  const LinkRates& links = in_.links_gbs;
-  double free_at = u > 0 ? read_end_[u - 1] : 0;
-  if (u >= kStagedUnits) {  // only now is it known what the windows before it put on disk
-    const size_t w = u - kStagedUnits;
-    write_end_[w] = update_end_[w] + staged_[w] / links.disk_write;
-    if (w > 0) {
-      write_end_[w] = std::max(write_end_[w], write_end_[w - 1] + (staged_[w] + write_[w - 1]) / links.disk_write);
-    }
-    free_at = std::max(free_at, write_end_[w]);
+  const double rate = in_.links_gbs.disk_write, last = in_.is_cut_up() ? 1.0 / in_.state_pieces : 1;
+  const size_t behind = in_.is_cut_up() ? 1 : kStagedPieces;
+  if (u >= behind) {  // only now is it known what the windows before it put on disk
+    const size_t w = u - behind;
+    write_end_[w] = update_end_[w] + last * staged_[w] / rate;
+    if (w > 0) write_end_[w] = std::max(write_end_[w], write_end_[w - 1] + (staged_[w] + write_[w - 1]) / rate);
   }
-  read_end_[u] = free_at + staged_[u] / links.disk_read;
-  update_end_[u] = std::max(update_end_[u], read_end_[u] + own);
+  read_end_[u] = read_end(choices, u, before);
+  const double left = !in_.is_cut_up() ? own : choices.units[u].state_on_disk ? last * own : 0;
+  update_end_[u] = std::max(update_end_[u], read_end_[u] + left);
+}
+
+// When unit u's state is in host memory, its last piece too (window_problem.h).
+double Evaluator::read_end(const WindowChoices& choices, size_t u, double updated_before) const {
+  const double read = staged_[u] / in_.links_gbs.disk_read, write = staged_[u] / in_.links_gbs.disk_write;
+  const double lane = (u > 0 ? read_end_[u - 1] : 0) + read;
+  if (!in_.is_cut_up()) return u < kStagedPieces ? lane : std::max(lane, write_end_[u - kStagedPieces] + read);
+  const double piece = 1.0 / in_.state_pieces, others = 1 - in_.staged_share();
+  const bool on_disk = choices.units[u].state_on_disk;
+  const double update = on_disk ? piece * in_.update_s[u] : -staged_s_;
+  const double room = on_disk ? 0 : -staged_s_;
+  return std::max({lane, updated_before + update + piece * write + others * read,
+                   (u > 0 ? write_end_[u - 1] : 0) + room + others * write + piece * read});
 }
 
 // When forward of unit u (the head for u = L) may start for its update and weights.
@@ -233,19 +246,6 @@ void Evaluator::read_disk() {
     waiting -= read_[u];
   }
   head_read_left_ = waiting + to_disk_[units_ - 1];
-}
-
-// In each window of forward what left the device, the state that is at home in host memory, and what is staged.
-double Evaluator::most_on_host() const {
-  double held = state_gb_, most = host_gb_ + state_gb_;
-  if (!in_.has_disk_homes()) return most;
-  for (size_t u = 0; u < units_; ++u) {
-    double staged = 0;
-    for (size_t j = u; j < std::min(units_, u + kStagedUnits); ++j) staged += staged_[j];
-    most = std::max(most, held + staged);
-    held += out_[u] - to_disk_[u];
-  }
-  return most;
 }
 
 bool Evaluator::run(const WindowChoices& choices) {

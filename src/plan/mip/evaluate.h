@@ -48,9 +48,10 @@ class Evaluator {
   void lay_out_backward(const WindowChoices& choices);
   void lay_out_updates(const WindowChoices& choices);
   void update(const WindowChoices& choices, size_t u);
+  double read_end(const WindowChoices& choices, size_t u, double updated_before) const;
   double earliest(const WindowChoices& choices, size_t u) const;
   void write_disk(size_t u);
-  double most_on_host() const;
+  double most_on_host() const { return host_gb_ + state_gb_ + in_.staged_share() * most_staged_gb_; }
   bool move(Pass& pass, double rate, const WindowChoices* forward);
   void read_disk();
   bool run(const WindowChoices& choices);
@@ -58,11 +59,13 @@ class Evaluator {
 
   const Instance& in_;
   size_t units_;
+  double staged_s_ = 0;
   Pass forward_, backward_;
   std::vector<double> out_, to_disk_, set_out_, set_to_disk_, block_s_, block_in_, block_read_, block_gb_;
   std::vector<double> backward_read_, early_, start_, write_, read_;
   std::vector<double> staged_, read_end_, update_end_, write_end_;  // of the updates, by unit
-  double homes_gb_ = 0, host_gb_ = 0, state_gb_ = 0, disk_gb_ = 0, head_in_ = 0, head_read_ = 0, head_s_ = 0;
+  double homes_gb_ = 0, host_gb_ = 0, state_gb_ = 0, most_staged_gb_ = 0, disk_gb_ = 0, head_in_ = 0, head_read_ = 0,
+         head_s_ = 0;
   double head_write_left_ = 0, head_read_left_ = 0, step_s_ = 0;
 };
 

@@ -196,7 +196,7 @@ TierGb left_beside(const Instance& in, const std::vector<UnitChoice>& choices) {
     (choice.weights_on_disk ? left.disk : left.host) -= weights;
     staged = std::max(staged, (choice.state_on_disk ? state : 0) + (choice.weights_on_disk ? weights : 0));
   }
-  left.host -= static_cast<double>(kStagedUnits) * staged;
+  left.host -= in.staged_share() * staged;
   return left;
 }
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kMaxUnits = 4096;
 constexpr size_t kMaxMenu = 64;
+constexpr int kMostPieces = 4096;
 constexpr size_t kMaxNames = 256;  // of one retained set
 // The largest number that is taken: a year in seconds, 10 PB in GB. Beyond that solvers lose the small ones.
 constexpr double kMaxNumber = 1e7;
@@ -133,6 +134,7 @@ void read_objects(const JsonObject& object, Instance& instance) {
   if (object.has("host_weight_gb")) instance.host_weight_gb = numbers_at(object, "host_weight_gb");
   instance.disk_weights = object.boolean_or("disk_weights", true);
   instance.disk_activations = object.boolean_or("disk_activations", true);
+  instance.state_pieces = static_cast<int>(object.integer_or("state_pieces", 1, 1, kMostPieces));
   instance.sets_leave_behind = object.boolean_or("sets_leave_behind", false);
   instance.update_in_backward = object.boolean_or("update_in_backward", false);
   instance.chase = object.boolean_or("chase", true);
@@ -164,6 +166,14 @@ double Instance::bound_s() const {
   return lead_s + sum(forward_s) + sum(backward_s) + head.compute_s + tail_s;
 }
 
+double Instance::staged_s() const {
+  double most = 0;
+  for (size_t u = 0; u < host_state_gb.size(); ++u) {
+    most = std::max(most, host_state_gb[u] + (disk_weights ? host_weight_gb[u] : 0));
+  }
+  return staged_share() * most / std::min(links_gbs.disk_read, links_gbs.disk_write);
+}
+
 void check_instance(const Instance& instance, const std::string& where) {
   if (instance.units < 1 || instance.units > kMaxUnits) {
     throw InputError("{}: \"units\" is {}, expected 1 to {}", where, instance.units, kMaxUnits);
@@ -190,6 +200,9 @@ void check_instance(const Instance& instance, const std::string& where) {
     throw InputError("{}: \"max_block\" is {}, expected at least 1", where, instance.max_block);
   if (!(instance.gap >= 0 && instance.gap <= 1)) {
     throw InputError("{}: \"gap\" is {}, expected a number from 0 to 1", where, instance.gap);
+  }
+  if (instance.state_pieces < 1 || instance.state_pieces > kMostPieces) {
+    throw InputError("{}: \"state_pieces\" is {}, expected 1 to {}", where, instance.state_pieces, kMostPieces);
   }
   if (instance.host_state_gb.empty() && instance.host_weight_gb.empty()) return;
   check_numbers(instance.host_state_gb, instance.units, where, "host_state_gb");
@@ -245,6 +258,7 @@ Json to_json(const Instance& instance) {
     json["host_state_gb"] = instance.host_state_gb;
     json["host_weight_gb"] = instance.host_weight_gb;
     if (!instance.disk_weights) json["disk_weights"] = false;
+    if (instance.state_pieces != 1) json["state_pieces"] = instance.state_pieces;
   }
   if (!instance.disk_activations) json["disk_activations"] = false;
   if (instance.sets_leave_behind) json["sets_leave_behind"] = true;

@@ -53,9 +53,9 @@ struct ReferenceSolution {
   friend bool operator==(const ReferenceSolution&, const ReferenceSolution&) = default;
 };
 
-// Units whose state is in host memory at once on its way from disk, through its update, and back: that of unit u is
-// read when that of unit u - kStagedUnits is written.
-inline constexpr size_t kStagedUnits = 3;
+// Pieces of state that are in host memory at once on their way from disk, through their update, and back: a piece is
+// read when the third before it is written.
+inline constexpr size_t kStagedPieces = 3;
 
 // Members bear the names of their JSON keys; vectors have one entry a unit. Boundary i is the input of unit i.
 struct Instance {
@@ -88,6 +88,7 @@ struct Instance {
   std::vector<double> host_state_gb;
   std::vector<double> host_weight_gb;
   bool disk_weights = true;
+  int state_pieces = 1;  // that a unit's state on disk is cut into, read, updated and written one after the other
   // Whether boundaries and retained sets may be on disk.
   bool disk_activations = true;
   // (b) A unit's update may begin as soon as its gradient is in host memory (no clipping barrier): forward waits only
@@ -106,6 +107,11 @@ struct Instance {
   double tail_s = 0;
 
   bool has_disk_homes() const { return !host_state_gb.empty(); }
+  // Of the largest unit's state on disk: what is in host memory at once.
+  double staged_share() const { return static_cast<double>(kStagedPieces) / state_pieces; }
+  // Whether reading the last pieces of a unit waits for the first ones to be written.
+  bool is_cut_up() const { return static_cast<size_t>(state_pieces) > kStagedPieces; }
+  double staged_s() const;  // what a link needs at most for the pieces in host memory
   bool offers_disk() const { return budget_gb.disk > 0 && disk_activations; }  // to boundaries and retained sets
   // Sum of forward, backward, head and (f): everything hidden, nothing recomputed. No plan is faster.
   double bound_s() const;

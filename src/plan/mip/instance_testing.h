@@ -13,6 +13,7 @@ struct RandomInstance {
   bool host = true, disk = true;  // tiers that exist
   bool disk_homes = false, update_in_backward = false, chase = true, extra_updates = false;
   bool sets_leave_behind = false, state_alone_on_disk = false;
+  int state_pieces = 1;
 };
 
 // Windows of seconds and items of GB over links of GB/s, so that ties of 1e-6 s are below a millionth of a step.
@@ -61,6 +62,7 @@ inline Instance random_instance(const RandomInstance& kind, uint64_t seed) {
   }
   in.update_in_backward = kind.update_in_backward;
   in.chase = kind.chase;
+  in.state_pieces = kind.state_pieces;
   in.sets_leave_behind = kind.sets_leave_behind;
   if (kind.state_alone_on_disk) in.disk_weights = in.disk_activations = false;
   if (kind.extra_updates) {

@@ -13,12 +13,21 @@
 //   weights, kept or not; those of e-2, whose backward is next, are counted once, as the weights of the next backward.
 // - The head's window brings the weights of unit L-1 for its backward.
 // Extensions (instance.h):
-// (a) host + sum host_state (1 - t - v) + host_weight (1 - q - v) <= host; the complement is on disk; q <= t, t + v
-//     <= 1. S_u = host_state t_u + host_weight q_u passes through the host for the update, read and written back by
-//     lanes of their own, three units at a time (kStagedUnits). Ends of reading, update, writing:
-//       r_u >= r_{u-1} + S_u / read, w_{u-3} + S_u / read      e_u >= e_{u-1} + update_u (1 - v_u), r_u + update_u
-//       w_u >= e_u + S_u / write, w_{u-1} + (S_u + Q_{u-1}) / write   (Q with chase only)
-//     and host memory in forward window u holds what left before it, the state at home there, S_u, S_{u+1}, S_{u+2}.
+// (a) host + sum host_state (1 - t - v) + host_weight (1 - q - v) + staged <= host; the complement is on disk; q <= t,
+//     t + v <= 1. S_u = host_state t_u + host_weight q_u passes through the host for the update, read and written back
+//     by lanes of their own in p pieces (state_pieces), three at a time: staged >= 3/p S_u. Ends of reading, update,
+//     writing, with own_u = update_u (1 - v_u):
+//       r_u >= r_{u-1} + S_u / read      e_u >= e_{u-1} + own_u      w_u >= w_{u-1} + (S_u + Q_{u-1}) / write
+//     (Q with chase only), and for p <= 3
+//       r_u >= w_{u-3} + S_u / read      e_u >= r_u + own_u          w_u >= e_u + S_u / write
+//     For more, the first piece is written before the fourth is read, the last is read when the third before it is
+//     written, and both only bind where there are pieces (D: the time in which a link moves three of the largest):
+//       e_u >= r_u + t_u update_u / p    w_u >= e_u + S_u / (p write)
+//       r_u >= e_{u-1} + (t_u update_u + S_u / write) / p + (1 - 3/p) S_u / read - D (1 - t_u)
+//       r_u >= w_{u-1} + (1 - 3/p) S_u / write + S_u / (p read) - D (1 - t_u)
+//     Of whole choices it follows that a unit in host memory stalls the disk (cuts, with h_u = 1 - v_u - t_u):
+//       e_u >= e_{u-1} + update_u h_u + (2 t_u update_u + S_u / write) / p + (1 - 3/p) S_u / read
+//       w_u >= w_{u-1} + S_u / write + (update_u - what writing is behind the update at most) h_u
 //     Without disk homes only e is left. P_u q_u is read from disk in each window of backward that brings P_u. That is
 //     a product of binaries: read again p_u >= q_u - k_u, and for unit j in a block that ends with window u,
 //     r_uj >= q_j + (sum of those x) - 1.

@@ -19,7 +19,7 @@ namespace {
 using graph::testing::toy_graph;
 
 constexpr int64_t kBatch = 16;
-constexpr int64_t kWide = 262;  // of a layer: its state is cut into ten pieces
+constexpr int64_t kWide = 266;  // of a layer: its state is cut into eleven pieces, all of them nearly full
 
 class Random {
  public:
@@ -132,8 +132,11 @@ void compare_policies(int policies, bool pieces) {
     if (one.kind != Kind::kCompared) continue;
     worst = std::max(worst, std::abs(one.error()));
     sum += std::abs(one.error());
-    // A boundary that waits for its window holds up the pieces behind it, of which few are on their way.
-    EXPECT_LE(std::abs(one.error()), pieces && one.activations_on_disk ? 0.02 : 0.01)
+    // Of pieces the last is padded. A boundary that waits for its window holds up the pieces behind it, of which few
+    // are on their way.
+    EXPECT_LE(std::abs(one.error()), !pieces                   ? 0.01
+                                     : one.activations_on_disk ? 0.02
+                                                               : 0.0125)
         << "seed " << seed << ": objective " << one.objective_s << ", simulated " << one.simulated_s;
   }
   std::printf(

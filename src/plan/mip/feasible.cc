@@ -4,9 +4,12 @@
 #include <cmath>
 #include <numeric>
 
+#include "plan/mip/evaluate.h"
+
 namespace lazytrain::plan {
 namespace {
 
+constexpr size_t kTightOnDevice = 3;    // units at home on the device, at most
 constexpr double kEpsilon = 1e-9;       // GB: a byte
 constexpr size_t kMaxLabels = 2000000;  // of all units together: 100 MB
 
@@ -240,6 +243,30 @@ Fit find_fit(const Instance& in) {
     }
   }
   return fit;
+}
+
+std::vector<WindowChoices> tight_fits(const Instance& in) {
+  std::vector<WindowChoices> fits;
+  if (!in.has_disk_homes() || in.budget_gb.disk <= 0) return fits;
+  const auto units = static_cast<size_t>(in.units);
+  Evaluator evaluator(in);
+  for (size_t device = 0; device <= std::min<size_t>(units, kTightOnDevice); ++device) {
+    Homes homes{device, 0, 0};
+    while (homes.state + device < units && left_beside(in, choices_of(in, homes)).host < 0) ++homes.state;
+    for (; homes.state + device <= units; ++homes.state) {
+      WindowChoices choices{std::vector<std::optional<Tier>>(units, Tier::kHost), choices_of(in, homes)};
+      for (size_t u = units; u-- > 0;) {
+        choices.boundaries[u] = Tier::kDevice;
+        if (evaluator.excess(choices).device <= 0) continue;
+        choices.boundaries[u] = Tier::kHost;
+        break;
+      }
+      if (!std::isfinite(evaluator.step_s(choices))) continue;
+      fits.push_back(std::move(choices));
+      break;
+    }
+  }
+  return fits;
 }
 
 Shortage find_shortage(const Instance& instance) {

@@ -34,6 +34,7 @@ class Solving {
     bound_s_ = std::max(in_.bound_s(), options_.bound_s);
     solution_.solver = "greedy";
     if (fit.choices) take(greedy_plan(in_, *fit.choices));
+    for (const WindowChoices& choices : tight_fits(in_)) take(greedy_plan(in_, choices));
     solution_.incumbent_step_s = best_ ? best_->step_s : 0;
     const bool wanted = best_ ? is_open() || !may_skip_ : !fit.is_proof;
     if (options_.solver != "greedy" && options_.time_limit_s > 0 && wanted) solve();

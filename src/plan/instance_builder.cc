@@ -179,11 +179,12 @@ class Builder {
       (layer ? layer_weights : fixed) += 4 * elements(unit) / kGb;
       (layer ? layer_state : fixed) += state_bytes(unit) / kGb;
     }
-    fixed += 4 * elements(embedding()) / kGb;  // its fp32 gradient
+    // Its fp32 gradient: a tied head adds to it, otherwise it is made when nothing is to come back any more.
+    (graph_.tied ? fixed : instance_.host_end_gb) += 4 * elements(embedding()) / kGb;
     instance_.budget_gb.disk = task_.budget.disk;
     const double layers = layer_weights + layer_state;
     // With room for all state and as much again for activations nothing of it needs another home.
-    if (fixed + 2 * layers <= task_.budget.host) {
+    if (fixed + std::max(layers, instance_.host_end_gb) + layers <= task_.budget.host) {
       instance_.budget_gb.host = task_.budget.host - fixed - layers;
       return;
     }
@@ -201,7 +202,8 @@ class Builder {
     const double most = *std::max_element(instance_.host_state_gb.begin(), instance_.host_state_gb.end());
     const double staging = instance_.staged_share() * most;
     const double all = static_cast<double>(instance_.units) * boundary_gb(), some = kLeastBoundaries * all;
-    instance_.disk_weights = fixed + layer_weights + staging + some > task_.budget.host;
+    instance_.disk_weights =
+        fixed + layer_weights + std::max(staging + some, instance_.host_end_gb) > task_.budget.host;
     // Boundaries on disk are written as states are, and save no more: they go where all states on disk do not make
     // room.
     instance_.disk_activations = fixed + layer_weights + staging + all > task_.budget.host;

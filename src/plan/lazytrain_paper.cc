@@ -45,7 +45,7 @@ TierGb capacities_of(const PlanningTask& task, const Instance& windows) {
   for (const auto& menu : windows.menu) workspace = std::max(workspace, menu.front().workspace_gb);
   // The state has no home but the host.
   const double state = sum(windows.host_state_gb) + sum(windows.host_weight_gb);
-  return {windows.budget_gb.device - workspace, windows.budget_gb.host - state, task.budget.disk};
+  return {windows.budget_gb.device - workspace, windows.budget_gb.host - state - windows.host_end_gb, task.budget.disk};
 }
 
 }  // namespace

@@ -72,6 +72,7 @@ bool fits(const Instance& in, const WindowChoices& choices, const Numbers& n) {
     if (!in.has_disk_homes() || choices.units[u].device_home) continue;
     host += in.host_state_gb[u] + in.host_weight_gb[u] - n.staged[u];
   }
+  if (host + in.host_end_gb > in.budget_gb.host + 1e-9) return false;
   for (size_t u = 0; u < n.z.size(); ++u) {
     staging = std::max(staging, 3 * n.staged[u] / in.state_pieces);
     host += n.out[u] - n.disk[u];

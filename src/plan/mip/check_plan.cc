@@ -256,13 +256,15 @@ class Checker {
   }
 
   void budgets() {
-    double held = 0, disk = 0;
+    double held = in_.host_end_gb, disk = 0;
     for (size_t u = 0; u < units_; ++u) {
       disk += to_disk_[u];
       if (!in_.has_disk_homes() || choice(u).device_home) continue;
       disk += staged(u);
       held += in_.host_state_gb[u] + in_.host_weight_gb[u] - staged(u);
     }
+    at_most("host memory at the end", 0, held, in_.budget_gb.host);
+    held -= in_.host_end_gb;
     double staging = 0;
     for (size_t u = 0; u < units_; ++u) {
       if (in_.has_disk_homes()) staging = std::max(staging, in_.staged_share() * staged(u));

@@ -1,6 +1,7 @@
 // What a set of choices costs: windows, traffic and the step they make, without a solver.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -51,7 +52,9 @@ class Evaluator {
   double read_end(const WindowChoices& choices, size_t u, double updated_before) const;
   double earliest(const WindowChoices& choices, size_t u) const;
   void write_disk(size_t u);
-  double most_on_host() const { return host_gb_ + state_gb_ + in_.staged_share() * most_staged_gb_; }
+  double most_on_host() const {
+    return state_gb_ + std::max(host_gb_ + in_.staged_share() * most_staged_gb_, in_.host_end_gb);
+  }
   bool move(Pass& pass, double rate, const WindowChoices* forward);
   void read_disk();
   bool run(const WindowChoices& choices);

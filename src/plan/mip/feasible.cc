@@ -199,6 +199,7 @@ TierGb left_beside(const Instance& in, const std::vector<UnitChoice>& choices) {
     (choice.weights_on_disk ? left.disk : left.host) -= weights;
     staged = std::max(staged, (choice.state_on_disk ? state : 0) + (choice.weights_on_disk ? weights : 0));
   }
+  if (left.host < in.host_end_gb) left.host = -1;
   left.host -= in.staged_share() * staged;
   return left;
 }

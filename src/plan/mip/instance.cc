@@ -142,6 +142,7 @@ void read_objects(const JsonObject& object, Instance& instance) {
   instance.head_update_s = object.number_or("head_update_s", 0);
   instance.lead_s = object.number_or("lead_s", 0);
   instance.tail_s = object.number_or("tail_s", 0);
+  instance.host_end_gb = object.number_or("host_end_gb", 0);
   instance.reference = reference_from(object);
 }
 
@@ -195,6 +196,7 @@ void check_instance(const Instance& instance, const std::string& where) {
   check_number(instance.head_update_s, where, "head_update_s");
   check_number(instance.lead_s, where, "lead_s");
   check_number(instance.tail_s, where, "tail_s");
+  check_number(instance.host_end_gb, where, "host_end_gb");
   check_links(instance, where);
   if (instance.max_block < 1)
     throw InputError("{}: \"max_block\" is {}, expected at least 1", where, instance.max_block);
@@ -268,6 +270,7 @@ Json to_json(const Instance& instance) {
   if (instance.head_update_s > 0) json["head_update_s"] = instance.head_update_s;
   if (instance.lead_s > 0) json["lead_s"] = instance.lead_s;
   if (instance.tail_s > 0) json["tail_s"] = instance.tail_s;
+  if (instance.host_end_gb > 0) json["host_end_gb"] = instance.host_end_gb;
   if (instance.reference) {
     json["reference"] = {{"solver", instance.reference->solver},
                          {"status", instance.reference->status},

@@ -105,6 +105,9 @@ struct Instance {
   // from the host, their gradient that goes back.
   double lead_s = 0;
   double tail_s = 0;
+  // (g) What host memory holds beside the state when everything that left the device is back and nothing is staged:
+  // the gradient of the embedding, which is last.
+  double host_end_gb = 0;
 
   bool has_disk_homes() const { return !host_state_gb.empty(); }
   // Of the largest unit's state on disk: what is in host memory at once.

@@ -582,6 +582,7 @@ void Builder::budget_rows() {
     state.add(away(u), in_.host_state_gb[u] + in_.host_weight_gb[u]).add(staged(u), -1);
   }
   const auto left = running("host_held", units_, [&](size_t u) { return out_of_device(u).add(out_to_disk(u), -1); });
+  if (in_.host_end_gb > 0) mip().at_most("host_end", state, in_.budget_gb.host - in_.host_end_gb);
   if (has_disk_homes()) {
     std::vector<LinearSum> most;
     for (size_t u = 0; u < units_; ++u) most.push_back(LinearSum().add(staged(u), in_.staged_share()));

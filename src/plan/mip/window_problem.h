@@ -41,6 +41,7 @@
 // h2d.
 // (e) sets_leave_behind: sum_{w<=k} D_w <= sum_{i<=k} O_i less the retained sets of unit k, and so for Q.
 // (f) s_0 >= ... + lead_s; tail_s is added to the step.
+// (g) host + sum host_state (1 - t - v) + host_weight (1 - q - v) + host_end_gb <= host, without what left the device.
 #pragma once
 
 #include <utility>

@@ -34,9 +34,9 @@ expect "a disk policy without a disk says which key" 2 'disk\.path' "$LAZYTRAIN"
 expect "a disk that is not there" 2 'disk\.path' "$LAZYTRAIN" train run.yaml output=none disk.path=nowhere "${keys[@]}"
 
 # With little memory the plan goes to disk by itself.
-expect "9 MB are too little without a disk" 3 'host: .* short' "$LAZYTRAIN" train run.yaml output=none host.memory=9MB \
+expect "76 MB are too little without a disk" 3 'the process itself' "$LAZYTRAIN" train run.yaml output=none host.memory=76MB \
   --dry-run "${keys[@]}"
-check "and enough with one" "$LAZYTRAIN" train run.yaml output=small disk.path=disk host.memory=9MB "${keys[@]}" device.threads=1
+check "and enough with one" "$LAZYTRAIN" train run.yaml output=small disk.path=disk host.memory=76MB "${keys[@]}" device.threads=1
 check "its plan uses the disk" grep -q '"disk"' small/plan.json
 same_as_one small
 

@@ -27,12 +27,12 @@ int64_t over(int64_t need, int64_t limit) { return limit > 0 ? std::max<int64_t>
 
 // host.memory is a cap on everything that the run takes of the host: in one memory, of all but the disk.
 int64_t on_host(const Program& program, const Budgets& b) {
-  return (program.one_memory ? total(program) : bytes_on(program, Tier::kHost)) + b.besides;
+  return (program.one_memory ? total(program) : bytes_on(program, Tier::kHost)) + b.besides();
 }
 
 int64_t shortfall(const Program& program, const Budgets& b) {
   return std::max({over(bytes_on(program, Tier::kDevice), b.device), over(on_host(program, b), b.host),
-                   over(bytes_on(program, Tier::kDisk), b.disk), over(total(program) + b.besides, b.available)});
+                   over(bytes_on(program, Tier::kDisk), b.disk), over(total(program) + b.besides(), b.available)});
 }
 
 // "retained 4.1 GB, optimizer state 1.2 GB": the rows of these tiers, largest first.
@@ -50,21 +50,22 @@ std::string breakdown(const Program& program, const std::vector<Tier>& tiers) {
 
 std::string lacking(const Program& program, const Budgets& b) {
   std::string text;
+  std::string outside;
+  if (b.evaluation > 0) outside += fmt::format(", evaluation {}", format_bytes(b.evaluation));
+  if (b.process > 0) outside += fmt::format(", the process itself {}", format_bytes(b.process));
   const auto line = [&](std::string_view what, int64_t need, int64_t limit, std::string_view key,
                         const std::vector<Tier>& tiers) {
     if (over(need, limit) == 0) return;
     text += fmt::format("{}{}: {} needed, {} allowed ({}), {} short: {}", text.empty() ? "" : "\n", what,
                         format_bytes(need), format_bytes(limit), key, format_bytes(need - limit),
                         breakdown(program, tiers));
+    if (std::find(tiers.begin(), tiers.end(), Tier::kHost) != tiers.end()) text += outside;
   };
   const std::vector<Tier> both = {Tier::kDevice, Tier::kHost};
   line("device", bytes_on(program, Tier::kDevice), b.device, "device.memory", {Tier::kDevice});
   line("host", on_host(program, b), b.host, "host.memory", program.one_memory ? both : std::vector<Tier>{Tier::kHost});
   line("disk", bytes_on(program, Tier::kDisk), b.disk, "disk.memory", {Tier::kDisk});
-  line("device and host, one memory here", total(program) + b.besides, b.available, "available", both);
-  if (b.besides > 0 && over(total(program) + b.besides, b.available) > 0) {
-    text += fmt::format(", evaluation {}", format_bytes(b.besides));
-  }
+  line("device and host, one memory here", total(program) + b.besides(), b.available, "available", both);
   return text;
 }
 
@@ -103,6 +104,24 @@ class RemedySearch {
     std::sort(found_.begin(), found_.end(),
               [](const Remedy& a, const Remedy& b) { return a.seconds_a_token < b.seconds_a_token; });
     return std::move(found_);
+  }
+
+  // What a disk behind the one memory would make of it: the first policy that fits then.
+  std::optional<Program> with_a_disk() const {
+    const bool has = options_.machine != nullptr && options_.machine->disk_bytes > 0;
+    if (has || !machine_.one_memory) return std::nullopt;
+    hw::Profile machine = machine_;
+    machine.disk_bytes = int64_t{1} << 50;
+    machine.links.disk_read = machine.links.disk_write = 1e9;  // orders transfers; no time is promised
+    CompileOptions options = options_;
+    options.machine = &machine;
+    for (const Policy& policy : disk_policies(graph_, {policy_.batch, policy_.micro_batch, policy_.seq})) {
+      Program program = compile(graph_, policy, options);
+      Budgets budgets = budgets_;
+      budgets.disk = 0;
+      if (fits(program, budgets)) return program;
+    }
+    return std::nullopt;
   }
 
   double own_seconds() const { return own_seconds_; }
@@ -157,6 +176,13 @@ class RemedySearch {
 
 std::string remedies(RemedySearch search) {
   const std::vector<Remedy> found = search.run();
+  std::string disk;
+  if (const auto program = search.with_a_disk()) {
+    disk = fmt::format("\n  {:<40} memory {}, and {} of a disk, whose speed decides the time",
+                       "disk.path=FOLDER plan.policy=" + program->policy.name, format_bytes(total(*program)),
+                       format_bytes(bytes_on(*program, Tier::kDisk)));
+  }
+  if (found.empty() && !disk.empty()) return "\nThis fits:" + disk;
   if (found.empty()) {
     return fmt::format(
         "\nNo smaller micro_batch or seq and no other policy is enough; the nearest lacks {}. "
@@ -170,7 +196,7 @@ std::string remedies(RemedySearch search) {
                         format_bytes(bytes_on(found[i].program, Tier::kHost)),
                         100 * (found[i].seconds_a_token / search.own_seconds() - 1));
   }
-  return text;
+  return text + disk;
 }
 
 }  // namespace

@@ -15,7 +15,10 @@ struct Budgets {
   int64_t host = 0;       // host.memory
   int64_t disk = 0;       // disk.memory
   int64_t available = 0;  // of the machine. Device and host are one memory: it bounds their sum
-  int64_t besides = 0;    // of the run outside the program, counted against `available`
+  // Of the run outside the program, counted against `host` and `available`.
+  int64_t evaluation = 0;
+  int64_t process = 0;  // the program itself, its libraries, data, staging of files
+  int64_t besides() const { return evaluation + process; }
 };
 
 bool fits(const Program& program, const Budgets& budgets);

@@ -47,13 +47,13 @@ class BudgetTest : public ::testing::Test {
 TEST_F(BudgetTest, ExactlyEnoughFitsAndOneByteLessDoesNot) {
   const Policy policy = resident(graph, shape);
   const int64_t d = device(policy), h = host(policy);
-  EXPECT_EQ(refusal(policy, {.device = d, .host = d + h + 5, .available = d + h + 5, .besides = 5}), "fits");
+  EXPECT_EQ(refusal(policy, {.device = d, .host = d + h + 5, .available = d + h + 5, .evaluation = 2, .process = 3}), "fits");
   EXPECT_EQ(refusal(policy, {}), "fits");  // no limits
   EXPECT_THAT(refusal(policy, {.device = d - 1}),
               AllOf(HasSubstr("device:"), HasSubstr("1 B short"), Not(HasSubstr("host:"))));
   EXPECT_THAT(refusal(policy, {.host = d + h - 1}),
               AllOf(HasSubstr("host:"), HasSubstr("optimizer state"), Not(HasSubstr("device:"))));
-  EXPECT_THAT(refusal(policy, {.available = d + h + 4, .besides = 5}),
+  EXPECT_THAT(refusal(policy, {.available = d + h + 4, .evaluation = 5}),
               AllOf(HasSubstr("one memory"), HasSubstr("evaluation 5 B")));
 }
 

@@ -150,12 +150,13 @@ std::string memory_lines(const Program& program, const Budgets& budgets) {
         text += fmt::format("             {:<22}{:>9}\n", name_of(row.purpose), format_bytes(row.bytes));
     }
   }
-  if (budgets.besides > 0) {
-    text += fmt::format("           {:<24}{:>9}\n", "evaluation", format_bytes(budgets.besides));
+  for (const auto& [what, bytes] :
+       {std::pair{"evaluation", budgets.evaluation}, {"the process itself", budgets.process}}) {
+    if (bytes > 0) text += fmt::format("           {:<24}{:>9}\n", what, format_bytes(bytes));
   }
   if (!program.one_memory) return text;
   return text +
-         fmt::format("           {:<24}{:>9}{}\n", "all (one memory)", format_bytes(sum + budgets.besides),
+         fmt::format("           {:<24}{:>9}{}\n", "all (one memory)", format_bytes(sum + budgets.besides()),
                      budgets.available > 0 ? fmt::format(" of {} available", format_bytes(budgets.available)) : "");
 }
 

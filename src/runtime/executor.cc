@@ -24,6 +24,12 @@ Executor::Executor(const graph::Graph& graph, plan::Program program, TierMemory&
       throw std::logic_error("the program's tiers are larger than the memory it is given");
     }
   }
+  if (options.rates != nullptr) {
+    host_seconds_ = options.rates->host_seconds;
+    if (!host_seconds_.empty() && host_seconds_.size() != program_.instructions.size()) {
+      throw std::logic_error("seconds of the host lane are of another program");
+    }
+  }
   if (options.rates != nullptr) throttle_ = std::make_unique<Throttle>(*options.rates);
   if (memory.has_disk()) {
     disk_read_ = &memory.disk(DiskUser::kReadLane);
@@ -160,6 +166,15 @@ bool Executor::belongs_to_update(const plan::Instruction& instruction) const {
                      [&](const plan::Use& use) { return buffer(use).purpose == plan::Purpose::kStaged; });
 }
 
+// No faster than the emulated machine's host. Without an update there is nothing to pace.
+void Executor::held(int index, const std::function<void()>& work) {
+  const plan::Instruction& instruction = program_.instructions[static_cast<size_t>(index)];
+  const bool paced = throttle_ && !host_seconds_.empty() && instruction.lane == plan::Lane::kHost &&
+                     !(instruction.action == plan::Action::kUpdate && pending_ == nullptr);
+  if (!paced) return work();
+  throttle_->hold(instruction.lane, host_seconds_[static_cast<size_t>(index)], work);
+}
+
 void Executor::execute(int index) {
   const plan::Instruction& instruction = program_.instructions[static_cast<size_t>(index)];
   switch (instruction.action) {
@@ -168,9 +183,9 @@ void Executor::execute(int index) {
     case plan::Action::kCopyIn:
       return copy_in(instruction);
     case plan::Action::kAccumulate:
-      return accumulate(instruction);
+      return held(index, [&] { accumulate(instruction); });
     case plan::Action::kUpdate:
-      return update(instruction);
+      return held(index, [&] { update(instruction); });
     case plan::Action::kCopyOut:
     case plan::Action::kFetch:
       return move(instruction);

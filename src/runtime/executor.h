@@ -82,6 +82,7 @@ class Executor {
   ThreadPool& pool_of(plan::Lane lane) const;
   void paced(plan::Lane lane, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& copy);
 
+  void held(int instruction, const std::function<void()>& work);
   void execute(int instruction);
   void compute(const plan::Instruction& instruction);
   // executor_state.cc
@@ -98,6 +99,7 @@ class Executor {
   TierMemory& memory_;
   ThreadPool& pool_;
   ThreadPool& host_pool_;
+  std::vector<double> host_seconds_;         // of an emulated machine, by instruction
   std::unique_ptr<Throttle> throttle_;       // null: none
   DiskStore::Channel* disk_read_ = nullptr;  // of memory_
   DiskStore::Channel* disk_write_ = nullptr;

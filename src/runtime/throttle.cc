@@ -31,11 +31,18 @@ double Throttle::rate(plan::Lane lane) const {
     case plan::Lane::kDiskWrite:
       return links.disk_write;
     case plan::Lane::kHost:
-      return rates_.host_bytes;
     case plan::Lane::kCompute:
       return 0;
   }
   return 0;
+}
+
+void Throttle::hold(plan::Lane lane, double seconds, const std::function<void()>& work) {
+  Clock::time_point& free_at = free_at_[static_cast<size_t>(lane)];
+  free_at = std::max(free_at, Clock::now() - kCredit) +
+            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  work();
+  std::this_thread::sleep_until(free_at);
 }
 
 void Throttle::transfer(plan::Lane lane, int64_t bytes, const std::function<void(int64_t, int64_t)>& copy) {

@@ -6,21 +6,25 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "hw/profile.h"
 #include "plan/words.h"
 
 namespace lazytrain::runtime {
 
-// What the lanes of an emulated machine may move a second, in real seconds here; 0: as fast as they can.
+// What an emulated machine's lanes may do, in real seconds here.
 struct LaneRates {
-  hw::Links links;
-  double host_bytes = 0;  // that updates and accumulation on the host lane stream
+  hw::Links links;                   // bytes a second; 0: as fast as they can
+  std::vector<double> host_seconds;  // by instruction: what an update or an accumulation on the host lasts at least
 };
 
 class Throttle {
  public:
   explicit Throttle(const LaneRates& rates) : rates_(rates) {}
+
+  // Runs `work` on a lane and returns no sooner than `seconds` after it could begin.
+  void hold(plan::Lane lane, double seconds, const std::function<void()>& work);
 
   // Runs `copy(begin, end)` over the bytes of a transfer in pieces, none of them done before the lane's link could have
   // moved it. While both directions between device and host are busy each has its share of their joint rate. Returns

@@ -153,6 +153,7 @@ std::string read_state(const model::SafetensorsFile& file, runtime::ModelState& 
       const auto piece = bytes.subspan(static_cast<size_t>(first * size), static_cast<size_t>(count * size));
       state.write(a.unit, a.parameter, a.array, first, piece);
       hash.add(piece);
+      file.drop(*tensor, first, count);
     }
     hash.end_of_array();
     file.drop(*tensor);

@@ -204,10 +204,10 @@ const std::vector<Key>& keys() {
       choice_key(
           "device.kind", "cpu", true, {"cpu"}, [](C & c) -> auto& { return c.device.kind; }),
       text_key(
-          "device.profile", "machine to emulate, scaled to this one's compute", false,
+          "device.profile", "machine to emulate, scaled to this one's compute", true,
           [](C & c) -> auto& { return c.device.profile; }),
       text_key(
-          "device.like", "CONFIG@PROFILE@BATCHxSEQ: emulate by similarity", false,
+          "device.like", "CONFIG@PROFILE@BATCHxSEQ: emulate by similarity", true,
           [](C & c) -> auto& { return c.device.like; }),
       size_key(
           "device.memory", "cap on activations and other memory of a step",
@@ -433,8 +433,9 @@ void check(const RunConfig& config) {
   if (!config.device.profile.empty() && !config.device.like.empty()) {
     throw UsageError("device.profile and device.like are both set: set one of them");
   }
-  if (config.disk.path.empty() && config.disk.memory > 0) {
-    throw UsageError("disk.memory is set, disk.path is not: name the folder for the disk tier");
+  if (config.disk.path.empty() && (config.disk.memory > 0 || config.disk.verify)) {
+    throw UsageError("{} is set, disk.path is not: name the folder for the disk tier",
+                     config.disk.verify ? "disk.verify" : "disk.memory");
   }
   if (config.steps > 0 && config.epochs > 0) throw UsageError("steps and epochs are both set: set one of them");
   optim::check(config.optimizer.adamw);

@@ -47,7 +47,8 @@ class BudgetTest : public ::testing::Test {
 TEST_F(BudgetTest, ExactlyEnoughFitsAndOneByteLessDoesNot) {
   const Policy policy = resident(graph, shape);
   const int64_t d = device(policy), h = host(policy);
-  EXPECT_EQ(refusal(policy, {.device = d, .host = d + h + 5, .available = d + h + 5, .evaluation = 2, .process = 3}), "fits");
+  EXPECT_EQ(refusal(policy, {.device = d, .host = d + h + 5, .available = d + h + 5, .evaluation = 2, .process = 3}),
+            "fits");
   EXPECT_EQ(refusal(policy, {}), "fits");  // no limits
   EXPECT_THAT(refusal(policy, {.device = d - 1}),
               AllOf(HasSubstr("device:"), HasSubstr("1 B short"), Not(HasSubstr("host:"))));

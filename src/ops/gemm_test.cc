@@ -180,10 +180,10 @@ TEST_P(GemmTest, SameBitsWhateverElseRuns) {
         });
       }
     });
+    while (parts == 0) std::this_thread::yield();  // on a busy machine it begins late
     for (int i = 0; i < 5; ++i) EXPECT_EQ(run(c, o, GetParam(), pool).v, quiet.v);
     stop = true;
     other.join();
-    EXPECT_GT(parts, 0);
   }
 }
 

@@ -50,7 +50,7 @@ int export_command(const ExportArgs& args) {
   ThreadPool pool(train::threads_of({}));
   runtime::ModelState state(graph, DType::kBF16);
   if (checkpoint) {
-    train::CheckpointFolder::load(*checkpoint, state);
+    train::CheckpointFolder::load(*checkpoint, state, train::CheckpointFolder::Take::kWeights);
   } else {
     state.load_weights(model::ModelFolder(source), &pool);
   }

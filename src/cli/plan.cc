@@ -44,7 +44,7 @@ void check_args(const PlanArgs& args) {
   if (args.shape.micro_batch > args.shape.batch) {
     throw UsageError("--micro-batch: {} is more than the batch of {}", args.shape.micro_batch, args.shape.batch);
   }
-  optim::planned_state_bytes(args.optimizer_state, 1);  // refuses what it does not know
+  optim::state_setting_from_name(args.optimizer_state);  // refuses what it does not know
 }
 
 // On a machine of one memory policies are fixed rules.
@@ -194,7 +194,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_option("--device-memory", args->device_memory, "Budget, such as 8GB or 8GiB");
   command->add_option("--host-memory", args->host_memory, "Budget, such as 8GB or 8GiB");
   command->add_option("--disk-memory", args->disk_memory, "Budget, such as 100GB; the profile's disk without it");
-  command->add_option("--optimizer-state", args->optimizer_state, "fp32, 8bit or hybrid:FRACTION")
+  command->add_option("--optimizer-state", args->optimizer_state, "fp32, 8bit[:BLOCK] or hybrid:FRACTION")
       ->capture_default_str();
   command->add_option("--measured", args->measured,
                       "File of what steps of this model took on this machine; without it the costs are the profile's");

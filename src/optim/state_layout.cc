@@ -98,11 +98,6 @@ std::string_view name_of(StateKind kind) {
   return "?";
 }
 
-StateKind state_kind_from_name(std::string_view name) {
-  if (name == "fp32") return StateKind::kFp32;
-  throw UsageError("optimizer.state: '{}' is unknown; expected fp32", name);
-}
-
 StateSetting state_setting_from_name(std::string_view name) {
   if (name == "fp32") return {};
   std::string_view rest = name;

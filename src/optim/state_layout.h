@@ -16,9 +16,6 @@ namespace lazytrain::optim {
 enum class StateKind : uint8_t { kFp32, k8Bit };
 std::string_view name_of(StateKind kind);
 
-// The value of optimizer.state that a run can be trained with; anything else is a UsageError.
-StateKind state_kind_from_name(std::string_view name);
-
 // optimizer.state as a person writes it:
 //   fp32
 //   8bit[:BLOCK]      every matrix; BLOCK elements share a scale, a power of two from 64 to 4096, 256 by default
@@ -105,7 +102,7 @@ double bytes_a_parameter(MomentFormat format);
 
 // Bytes of the moments of `parameters` parameters under a value of optimizer.state, as if they were one matrix, for
 // planning before the tensors are known: unit_moments says what they really take. Throws UsageError as
-// state_setting_from_name. (What can be trained with is state_kind_from_name's.)
+// state_setting_from_name.
 int64_t planned_state_bytes(std::string_view state, int64_t parameters);
 
 // Which parameters decay: matrices (linear layers and the embedding), not vectors (norm weights and biases).

@@ -43,10 +43,8 @@ TEST(StateSetting, RefusesTheRest) {
                           "8bit+embedding+embedding", "+embedding"}) {
     EXPECT_THROW(state_setting_from_name(bad), UsageError) << bad;
   }
-  EXPECT_EQ(state_kind_from_name("fp32"), StateKind::kFp32);
   EXPECT_EQ(name_of(StateKind::kFp32), "fp32");
   EXPECT_EQ(name_of(StateKind::k8Bit), "8bit");
-  EXPECT_THROW(state_kind_from_name("fp64"), UsageError);
 }
 
 TEST(MomentFormats, VectorsSmallOnesAndTheEmbeddingStayFp32) {

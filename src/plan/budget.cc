@@ -90,13 +90,16 @@ class RemedySearch {
     halve("seq", &Policy::seq, policy_, "");
     for (const std::string& name : policy_names()) {
       if (name == policy_.name) continue;
-      const Policy other = named_policy(name, graph_, {policy_.batch, policy_.micro_batch, policy_.seq});
+      Policy other = named_policy(name, graph_, {policy_.batch, policy_.micro_batch, policy_.seq});
+      other.optimizer_state = policy_.optimizer_state;
       const std::string change = fmt::format("plan.policy={}", name);
       if (!try_policy(change, other)) shrink(other, change + " ");
     }
     if (options_.machine != nullptr && options_.machine->one_memory && options_.machine->disk_bytes > 0) {
-      for (const Policy& other : disk_policies(graph_, {policy_.batch, policy_.micro_batch, policy_.seq})) {
+      std::vector<Policy> with_disk = disk_policies(graph_, {policy_.batch, policy_.micro_batch, policy_.seq});
+      for (Policy& other : with_disk) {
         if (other.name == policy_.name) continue;
+        other.optimizer_state = policy_.optimizer_state;
         const std::string change = fmt::format("plan.policy={}", other.name);
         if (!try_policy(change, other)) shrink(other, change + " ");
       }
@@ -115,7 +118,8 @@ class RemedySearch {
     machine.links.disk_read = machine.links.disk_write = 1e9;  // orders transfers; no time is promised
     CompileOptions options = options_;
     options.machine = &machine;
-    for (const Policy& policy : disk_policies(graph_, {policy_.batch, policy_.micro_batch, policy_.seq})) {
+    for (Policy policy : disk_policies(graph_, {policy_.batch, policy_.micro_batch, policy_.seq})) {
+      policy.optimizer_state = policy_.optimizer_state;
       Program program = compile(graph_, policy, options);
       Budgets budgets = budgets_;
       budgets.disk = 0;

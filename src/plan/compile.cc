@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "base/arith.h"
-#include "optim/state_layout.h"
 #include "plan/compiler.h"
 #include "plan/placement.h"
 #include "plan/program.h"
@@ -37,7 +36,7 @@ int64_t transfer_bytes(const Program& program, const Instruction& instruction) {
   return 0;
 }
 
-StateLayout state_layout(const graph::Graph& graph, DType compute) {
+StateLayout state_layout(const graph::Graph& graph, DType compute, std::string_view optimizer_state) {
   StateLayout layout;
   layout.gradient_bytes = size_of(compute);
   const auto take = [&](int64_t bytes) {
@@ -45,11 +44,12 @@ StateLayout state_layout(const graph::Graph& graph, DType compute) {
     layout.bytes += align_up(bytes, kDiskAlignment);
     return offset;
   };
-  for (const graph::Unit& unit : graph.units) {
+  const std::vector<int64_t> moments = optimizer_bytes(graph, optimizer_state);
+  for (size_t u = 0; u < graph.units.size(); ++u) {
     UnitStateLayout state;
-    state.elements = unit.block_elements;
+    state.elements = graph.units[u].block_elements;
     state.weights = take(4 * state.elements);
-    state.optimizer = take(optim::planned_state_bytes("fp32", state.elements));
+    state.optimizer = take(moments[u]);
     state.gradients = take(layout.gradient_bytes * state.elements);
     layout.units.push_back(state);
   }

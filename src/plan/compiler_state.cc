@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "base/arith.h"
 #include "base/error.h"
-#include "optim/state_layout.h"
 #include "plan/compiler.h"
+#include "plan/moments.h"
 #include "plan/placement.h"
 
 namespace lazytrain::plan {
@@ -21,6 +23,17 @@ constexpr int64_t kElementMultiple =
 int64_t piece_elements(int64_t elements, int64_t about) {
   const int64_t pieces = std::clamp<int64_t>(div_ceil(elements, about), 1, kMaxPieces);
   return align_up(div_ceil(elements, pieces), kElementMultiple);
+}
+
+std::vector<int64_t> state_cuts(const graph::Unit& unit, const UnitFormats& formats, int64_t about) {
+  std::vector<int64_t> cuts = {0};
+  const int64_t step = piece_elements(unit.block_elements, about);
+  for (int64_t at = step; at < unit.block_elements; at += kElementMultiple) {
+    if (at < cuts.back() + step || !may_cut(unit, formats, at)) continue;
+    cuts.push_back(at);
+  }
+  cuts.push_back(unit.block_elements);
+  return cuts;
 }
 
 // The embedding is gathered and scattered by rows on the host, so its state lives there.
@@ -47,10 +60,6 @@ int64_t Compiler::padded(int64_t bytes) const { return uses_disk_ ? align_up(byt
 
 void Compiler::check_homes() const {
   const std::string& name = program_.policy.name;
-  if (!split() && program_.policy.optimizer_state != "fp32") {
-    throw UsageError("plan '{}': optimizer state '{}' is not what this machine's executor keeps; fp32 is", name,
-                     program_.policy.optimizer_state);
-  }
   const bool disk = options_.machine != nullptr && options_.machine->disk_bytes > 0;
   const auto refuse_disk = [&](Tier tier, std::string_view what, size_t at) {
     if (tier == Tier::kDisk && !disk) {
@@ -77,6 +86,7 @@ void Compiler::check_homes() const {
 
 void Compiler::add_state() {
   program_.gradient = options_.compute;
+  program_.moments = moment_formats(graph_, program_.policy.optimizer_state);
   for (const BoundaryPolicy& boundary : program_.policy.boundaries) {
     uses_disk_ = uses_disk_ || boundary.home == Tier::kDisk;
   }
@@ -94,9 +104,16 @@ void Compiler::add_unit_state(int u) {
     if (tier == Tier::kDisk) return -1;
     return add_state_buffer(purpose, tier, u, bytes, fmt::format("{} of {}", name_of(purpose), unit(u).name));
   };
-  const auto state_of = [&](int64_t n) { return optim::planned_state_bytes(program_.policy.optimizer_state, n); };
+  const UnitFormats& formats = program_.moments[static_cast<size_t>(u)];
+  const std::vector<int64_t> cuts = state_on_disk(u) ? state_cuts(unit(u), formats, options_.piece_elements)
+                                                     : std::vector<int64_t>{0, unit(u).block_elements};
+  std::vector<int64_t> moments;  // bytes by piece
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    moments.push_back(moments_of_piece(unit(u), formats, cuts[i], cuts[i + 1] - cuts[i]).bytes);
+  }
+  const int64_t all_moments = std::accumulate(moments.begin(), moments.end(), int64_t{0});
   const int weights = in_memory(Purpose::kWeights, weight_home(u), 4 * elements);
-  const int optimizer = in_memory(Purpose::kOptimizer, optimizer_home(u), state_of(elements));  // piece by piece too
+  const int optimizer = in_memory(Purpose::kOptimizer, optimizer_home(u), all_moments);  // piece by piece too
   const int gradients = in_memory(Purpose::kGradients, gradient_home(u), width * elements);
   weights_.push_back(weights);
   optimizer_.push_back(optimizer);
@@ -108,15 +125,11 @@ void Compiler::add_unit_state(int u) {
   };
   UnitState state;
   std::vector<PieceOnDisk> pieces;
-  const int64_t step =
-      state_on_disk(u) ? piece_elements(elements, options_.piece_elements) : std::max<int64_t>(1, elements);
-  for (int64_t first = 0; first < elements || state.empty(); first += step) {
-    StatePiece piece{.first = first,
-                     .elements = std::min(step, elements - first),
-                     .hi = {},
-                     .lo = {},
-                     .optimizer = {},
-                     .gradient = {}};
+  int64_t moments_before = 0;
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    const int64_t first = cuts[i];
+    StatePiece piece{
+        .first = first, .elements = cuts[i + 1] - first, .hi = {}, .lo = {}, .optimizer = {}, .gradient = {}};
     PieceOnDisk on_disk;
     const auto part = [&](Purpose purpose, std::string_view what, int64_t bytes) {
       return add_state_buffer(purpose, Tier::kDisk, u, align_up(bytes, kDiskAlignment),
@@ -126,11 +139,12 @@ void Compiler::add_unit_state(int u) {
       on_disk.hi = part(Purpose::kWeights, "weights", 2 * piece.elements);
       on_disk.lo = part(Purpose::kWeights, "remainders", 2 * piece.elements);
     }
-    if (optimizer < 0) on_disk.optimizer = part(Purpose::kOptimizer, "optimizer state", state_of(piece.elements));
+    if (optimizer < 0) on_disk.optimizer = part(Purpose::kOptimizer, "optimizer state", moments[i]);
     if (gradients < 0) on_disk.gradient = part(Purpose::kGradients, "gradients", width * piece.elements);
     piece.hi = weights < 0 ? place(on_disk.hi, 0) : place(weights, 2 * first);
     piece.lo = weights < 0 ? place(on_disk.lo, 0) : place(weights, 2 * (elements + first));
-    piece.optimizer = optimizer < 0 ? place(on_disk.optimizer, 0) : place(optimizer, state_of(first));
+    piece.optimizer = optimizer < 0 ? place(on_disk.optimizer, 0) : place(optimizer, moments_before);
+    moments_before += moments[i];
     piece.gradient = gradients < 0 ? place(on_disk.gradient, 0) : place(gradients, width * first);
     state.push_back(piece);
     pieces.push_back(on_disk);

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "base/arith.h"
 #include "graph/menu.h"
-#include "optim/state_layout.h"
 #include "plan/cost.h"
+#include "plan/moments.h"
 
 namespace lazytrain::plan {
 namespace {
@@ -24,6 +23,7 @@ class Builder {
       : task_(task),
         graph_(task.graph),
         machine_(task.machine),
+        optimizer_bytes_(optimizer_bytes(task.graph, task.optimizer_state)),
         dims_{task.shape.micro_batch * task.shape.seq, task.shape.seq, size_of(task.compute)},
         micros_(static_cast<double>((task.shape.batch + task.shape.micro_batch - 1) / task.shape.micro_batch)) {}
 
@@ -46,17 +46,17 @@ class Builder {
   const graph::Unit& embedding() const { return graph_.units.front(); }
   double head_elements() const { return elements(head()) + (graph_.tied ? elements(embedding()) : 0); }
   double stream_bytes() const { return task_.compute == DType::kF32 ? 4 : 2; }
-  double state_bytes(const graph::Unit& unit) const {
-    return static_cast<double>(optim::planned_state_bytes(task_.optimizer_state, unit.block_elements));
+  int64_t optimizer_bytes_of(const graph::Unit& unit) const {
+    return optimizer_bytes_[static_cast<size_t>(&unit - graph_.units.data())];
   }
+  double state_bytes(const graph::Unit& unit) const { return static_cast<double>(optimizer_bytes_of(unit)); }
   double boundary_gb() const {
     const auto& value = embedding().values[static_cast<size_t>(embedding().output)];
     return micros_ * static_cast<double>(graph::value_bytes(value, dims_)) / kGb;
   }
   double update_seconds(const graph::Unit& unit, Lane lane) const {
     const double bandwidth = lane == Lane::kHost ? machine_.host_bandwidth : machine_.memory_bandwidth;
-    return plan::update_seconds(unit.block_elements,
-                                optim::planned_state_bytes(task_.optimizer_state, unit.block_elements), bandwidth) *
+    return plan::update_seconds(unit.block_elements, optimizer_bytes_of(unit), bandwidth) *
            (task_.measured ? task_.measured->other(Action::kUpdate, lane).factor() : 1);
   }
   // By how much longer than the analytic table says.
@@ -189,12 +189,13 @@ class Builder {
       return;
     }
     instance_.budget_gb.host = task_.budget.host - fixed;
+    const auto formats = moment_formats(graph_, task_.optimizer_state);
     for (int j = 0; j < instance_.units; ++j) {
       const graph::Unit& unit = graph_.units[static_cast<size_t>(j) + 1];
       instance_.host_state_gb.push_back(state_bytes(unit) / kGb);
       instance_.host_weight_gb.push_back(4 * elements(unit) / kGb);
       const auto pieces =
-          static_cast<int>(div_ceil(unit.block_elements, piece_elements(unit.block_elements, task_.piece_elements)));
+          static_cast<int>(state_cuts(unit, formats[static_cast<size_t>(j) + 1], task_.piece_elements).size()) - 1;
       instance_.state_pieces = j == 0 ? pieces : std::min(instance_.state_pieces, pieces);
     }
     // States first: a gigabyte of them costs a read and a write a step, one of weights another read in backward.
@@ -215,6 +216,7 @@ class Builder {
   const PlanningTask& task_;
   const graph::Graph& graph_;
   const hw::Profile& machine_;
+  std::vector<int64_t> optimizer_bytes_;  // by unit
   graph::Dims dims_;
   double micros_;
   Instance instance_;

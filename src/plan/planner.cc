@@ -9,7 +9,6 @@
 #include <future>
 #include <stdexcept>
 
-#include "optim/state_layout.h"
 #include "plan/lazytrain_paper.h"
 #include "plan/remedies.h"
 
@@ -218,6 +217,7 @@ class Planning {
 // there, as the compiler has it.
 bool state_fits(const PlanningTask& task, const Policy& policy) {
   TierGb gb;
+  const std::vector<int64_t> moments = optimizer_bytes(task.graph, policy.optimizer_state);
   for (size_t u = 0; u < task.graph.units.size(); ++u) {
     const auto n = static_cast<double>(task.graph.units[u].block_elements) / 1e9;
     const auto on = [&](Tier home) -> double& {
@@ -225,9 +225,7 @@ bool state_fits(const PlanningTask& task, const Policy& policy) {
       return host ? gb.host : home == Tier::kDevice ? gb.device : gb.disk;
     };
     on(policy.units[u].weight_home) += (4.0 + 2.0) * n;  // with their gradient, bf16 at least
-    on(policy.units[u].optimizer_home) +=
-        static_cast<double>(optim::planned_state_bytes(policy.optimizer_state, task.graph.units[u].block_elements)) /
-        1e9;
+    on(policy.units[u].optimizer_home) += static_cast<double>(moments[u]) / 1e9;
   }
   return gb.device <= task.budget.device && gb.host <= task.budget.host && gb.disk <= task.budget.disk;
 }

@@ -96,7 +96,7 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   policy.recompute_whole_block = object.boolean_or("recompute_whole_block", false);
   policy.update_chases_forward = object.boolean_or("update_chases_forward", true);
   policy.optimizer_state = object.string_or("optimizer_state", "fp32");
-  optim::planned_state_bytes(policy.optimizer_state, 1);  // refuses what it does not know
+  optim::state_setting_from_name(policy.optimizer_state);  // refuses what it does not know
   policy.weight_slots = static_cast<int>(object.integer_or("weight_slots", 2, 1, 64));
   policy.gradient_buffers = static_cast<int>(object.integer_or("gradient_buffers", 2, 1, 64));
   policy.transfer_slack = static_cast<int>(object.integer_or("transfer_slack", 0, 0, 64));

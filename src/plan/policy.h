@@ -43,7 +43,7 @@ struct Policy {
   // The update of unit u runs just before the next forward needs its weights; otherwise every update before any
   // forward.
   bool update_chases_forward = true;
-  std::string optimizer_state = "fp32";  // optim::planned_state_bytes
+  std::string optimizer_state = "fp32";  // optim::state_setting_from_name
   int weight_slots = 2;                  // units whose streamed weights are on the device at once
   int transfer_slack = 0;  // windows that boundaries and retained sets leave later and come back earlier than they must
   int gradient_buffers = 2;  // units whose gradients are on the device at once

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
 #include "graph/pass.h"
 #include "hw/profile.h"
+#include "plan/moments.h"
 #include "plan/policy.h"
 #include "plan/words.h"
 
@@ -29,8 +31,8 @@ struct Buffer {
 };
 
 // Where a unit's state lies. State in memory is one piece; state on disk is cut into pieces that are read, updated and
-// written one after the other. `hi` and `lo` hold 2 bytes an element; `optimizer` what optim makes of it (fp32: the
-// first moments of the piece, then the second); `gradient` the stored gradient. A part's elements are contiguous.
+// written one after the other, cut so that no block of 8-bit moments is in two. `hi` and `lo` hold 2 bytes an element;
+// `optimizer` the piece's moments (moments_of_piece); `gradient` the stored gradient. A part is contiguous.
 struct StatePlace {
   Tier tier = Tier::kHost;
   int64_t offset = 0;  // bytes from the begin of the tier
@@ -88,7 +90,8 @@ struct Program {
   bool one_memory = true;  // device and host are the same memory: nothing moves between them
   DType compute = DType::kBF16;
   DType gradient = DType::kBF16;  // as stored
-  std::vector<UnitState> state;   // by unit
+  std::vector<UnitFormats> moments;  // by unit: how the optimizer's are kept
+  std::vector<UnitState> state;      // by unit
   std::vector<Buffer> buffers;
   std::vector<graph::Pass> layouts;
   std::vector<graph::RetainedSet> retained;  // by unit
@@ -106,8 +109,13 @@ inline constexpr int64_t kMaxPieces = 16;
 // one source. What they move begins at multiples of this in its tier, and has a multiple of it as its bytes.
 inline constexpr int64_t kDiskAlignment = 4096;
 
-// Elements of each piece of a unit's state but the last, when a piece should have about `about`.
+// Elements of each piece of a unit's state but the last, when a piece should have about `about`, where blocks of 8-bit
+// moments do not forbid it.
 int64_t piece_elements(int64_t elements, int64_t about);
+// Where the pieces of a unit's block begin, multiples of 2048, and its end. A piece is longer where a cut would go
+// through a block of 8-bit moments; where no such multiple is the start of a block, as in blocks of 4096 behind a
+// parameter of 64 elements, to the end.
+std::vector<int64_t> state_cuts(const graph::Unit& unit, const UnitFormats& formats, int64_t about);
 
 // Bytes that a transfer moves (kCopyIn: the half or both halves of the weights; kCopyOut of gradients: rounded to the
 // stored type); 0 for other actions.
@@ -128,7 +136,7 @@ struct StateLayout {
   int64_t gradient_bytes = 2;  // an element
   int64_t bytes = 0;
 };
-StateLayout state_layout(const graph::Graph& graph, DType compute);
+StateLayout state_layout(const graph::Graph& graph, DType compute, std::string_view optimizer_state = "fp32");
 
 struct CompileOptions {
   DType compute = DType::kBF16;

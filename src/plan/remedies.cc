@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "optim/state_layout.h"
 #include "plan/mip/solve.h"
 
 namespace lazytrain::plan {
@@ -100,10 +99,12 @@ std::vector<Remedy> remedies(const PlanningTask& task) {
 // The state that must lie on the host or the disk, and what takes it.
 std::string state_lines(const PlanningTask& task) {
   double weights = 0, state = 0, gradients = 0;
-  for (const graph::Unit& unit : task.graph.units) {
+  const std::vector<int64_t> moments = optimizer_bytes(task.graph, task.optimizer_state);
+  for (size_t u = 0; u < task.graph.units.size(); ++u) {
+    const graph::Unit& unit = task.graph.units[u];
     weights += 4.0 * static_cast<double>(unit.block_elements);
     gradients += (task.compute == DType::kF32 ? 4.0 : 2.0) * static_cast<double>(unit.block_elements);
-    state += static_cast<double>(optim::planned_state_bytes(task.optimizer_state, unit.block_elements));
+    state += static_cast<double>(moments[u]);
   }
   const double all = (weights + state + gradients) / 1e9, rooms = task.budget.host + task.budget.disk;
   std::string text =

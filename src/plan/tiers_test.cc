@@ -133,8 +133,7 @@ TEST(Tiers, StateLiesWhereThePolicySays) {
   const Program small = compile_tiered(graph, policy, DType::kBF16, machine);
   for (const Buffer& buffer : small.buffers) {
     if (!buffer.state || buffer.purpose != Purpose::kOptimizer) continue;
-    const int64_t elements = graph.units[static_cast<size_t>(buffer.unit)].block_elements;
-    const int64_t bytes = 2 * elements + 8 * ((elements + 255) / 256);
+    const int64_t bytes = optimizer_bytes(graph, "8bit")[static_cast<size_t>(buffer.unit)];
     EXPECT_EQ(buffer.bytes, buffer.tier == Tier::kDisk ? align_up(bytes, kDiskAlignment) : bytes);
   }
 }

@@ -4,7 +4,6 @@
 #include <limits>
 #include <stdexcept>
 
-#include "optim/state_layout.h"
 
 namespace lazytrain::plan {
 namespace {
@@ -138,9 +137,10 @@ CostTable::CostTable(const graph::Graph& graph, const Program& program, const hw
                                                        i.first_step, i.last_step, program.dims, profile);
         break;
       case Action::kUpdate: {
-        const int64_t updated = program.state[static_cast<size_t>(i.unit)][static_cast<size_t>(i.piece)].elements;
-        const int64_t state = optim::planned_state_bytes(program.policy.optimizer_state, updated);
-        cost.seconds = update_seconds(updated, state, memory);
+        const auto u = static_cast<size_t>(i.unit);
+        const StatePiece& piece = program.state[u][static_cast<size_t>(i.piece)];
+        const int64_t moments = moments_of_piece(unit, program.moments[u], piece.first, piece.elements).bytes;
+        cost.seconds = update_seconds(piece.elements, moments, memory);
         break;
       }
       case Action::kAccumulate:

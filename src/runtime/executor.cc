@@ -18,7 +18,6 @@ Executor::Executor(const graph::Graph& graph, plan::Program program, TierMemory&
       pool_(pool),
       host_pool_(options.host_pool == nullptr ? pool : *options.host_pool) {
   require_cpu_kernels(graph_);
-  if (program_.policy.optimizer_state != "fp32") throw std::logic_error("optimizer state other than fp32 is not run");
   for (size_t tier = 0; tier < program_.tier_bytes.size(); ++tier) {
     if (memory.bytes(static_cast<plan::Tier>(tier)) < program_.tier_bytes[tier]) {
       throw std::logic_error("the program's tiers are larger than the memory it is given");
@@ -37,6 +36,13 @@ Executor::Executor(const graph::Graph& graph, plan::Program program, TierMemory&
   }
   losses_.resize(static_cast<size_t>(program_.micro_batches));
   for (const graph::Unit& unit : graph_.units) sums_.emplace_back(unit.params.size());
+  for (size_t u = 0; u < program_.state.size(); ++u) {
+    moments_.emplace_back();
+    for (const plan::StatePiece& piece : program_.state[u]) {
+      moments_.back().push_back(
+          plan::moments_of_piece(graph_.units[u], program_.moments[u], piece.first, piece.elements));
+    }
+  }
   for (const plan::Instruction& instruction : program_.instructions) bind(instruction);
   lanes_ = std::make_unique<Lanes>(
       program_, [this](int index) { execute(index); }, options.cores);

@@ -131,13 +131,13 @@ void Executor::accumulate(const plan::Instruction& instruction) {
 // A piece of a unit's state: what of it lies on disk stands in the staged buffer, the rest where it lives. New weights
 // go on to the window that reads them next.
 void Executor::update(const plan::Instruction& instruction) {
-  const auto& pieces = program_.state[static_cast<size_t>(instruction.unit)];
-  const plan::StatePiece& piece = pieces[static_cast<size_t>(instruction.piece)];
+  const auto u = static_cast<size_t>(instruction.unit), k = static_cast<size_t>(instruction.piece);
+  const plan::StatePiece& piece = program_.state[u][k];
   const plan::Use* staged = use_of(instruction, plan::Role::kStaged);
   std::byte* next = staged == nullptr ? nullptr : address(*staged);
   std::array<std::byte*, 4> parts{};
   const std::array<const plan::StatePlace*, 4> places = {&piece.hi, &piece.lo, &piece.optimizer, &piece.gradient};
-  const std::array<int64_t, 4> bytes = {2 * piece.elements, 2 * piece.elements, 8 * piece.elements,
+  const std::array<int64_t, 4> bytes = {2 * piece.elements, 2 * piece.elements, moments_[u][k].bytes,
                                         size_of(program_.gradient) * piece.elements};
   for (size_t i = 0; i < parts.size(); ++i) {
     if (places[i]->tier != plan::Tier::kDisk) {
@@ -159,22 +159,20 @@ void Executor::update(const plan::Instruction& instruction) {
 
 void Executor::update_parameters(const plan::Instruction& instruction, const plan::StatePiece& piece,
                                  const std::array<std::byte*, 4>& parts) {
-  const graph::Unit& unit = graph_.units[static_cast<size_t>(instruction.unit)];
-  for (const graph::Parameter& parameter : unit.params) {
-    const int64_t begin = std::max(parameter.offset, piece.first) - piece.first;
-    const int64_t end = std::min(parameter.offset + parameter.elements, piece.first + piece.elements) - piece.first;
-    if (parameter.tied || begin >= end) continue;
+  const auto u = static_cast<size_t>(instruction.unit), k = static_cast<size_t>(instruction.piece);
+  ThreadPool* pool = &pool_of(instruction.lane);
+  for (const plan::ParameterMoments& part : moments_[u][k].parameters) {
+    const graph::Parameter& parameter = graph_.units[u].params[static_cast<size_t>(part.parameter)];
     const auto step = optim::adamw_step(pending_->options, pending_->lr, pending_->number, pending_->gradient_scale,
                                         parameter.decays());
-    auto* moments = reinterpret_cast<float*>(parts[2]);
-    const optim::AdamWArrays arrays{reinterpret_cast<bf16*>(parts[0]) + begin,
-                                    reinterpret_cast<int16_t*>(parts[1]) + begin, moments + begin,
-                                    moments + piece.elements + begin};
-    ThreadPool* pool = &pool_of(instruction.lane);
+    const int64_t begin = parameter.offset + part.first - piece.first, n = part.layout.elements;
+    auto* hi = reinterpret_cast<bf16*>(parts[0]) + begin;
+    auto* lo = reinterpret_cast<int16_t*>(parts[1]) + begin;
+    const optim::Moments moments = optim::moments_at(part.layout, parts[2]);
     if (program_.gradient == DType::kBF16) {
-      optim::adamw_update(step, arrays, reinterpret_cast<const bf16*>(parts[3]) + begin, end - begin, pool);
+      optim::adamw_update(step, hi, lo, moments, reinterpret_cast<const bf16*>(parts[3]) + begin, n, pool);
     } else {
-      optim::adamw_update(step, arrays, reinterpret_cast<const float*>(parts[3]) + begin, end - begin, pool);
+      optim::adamw_update(step, hi, lo, moments, reinterpret_cast<const float*>(parts[3]) + begin, n, pool);
     }
   }
 }

@@ -18,35 +18,33 @@ namespace {
 constexpr int64_t kPiece = int64_t{1} << 20;      // elements converted or drawn at a time
 constexpr int64_t kReadPiece = int64_t{1} << 22;  // elements of a file read at a time
 
-constexpr std::array<StateArray, 5> kArrays = {StateArray::kHi, StateArray::kLo, StateArray::kMoment1,
-                                               StateArray::kMoment2, StateArray::kGradient};
+constexpr std::array<plan::StatePlace plan::StatePiece::*, 4> kPlaces = {
+    &plan::StatePiece::hi, &plan::StatePiece::lo, &plan::StatePiece::optimizer, &plan::StatePiece::gradient};
 
-const plan::StatePlace& place_of(const plan::StatePiece& piece, StateArray array) {
-  switch (array) {
-    case StateArray::kHi:
-      return piece.hi;
-    case StateArray::kLo:
-      return piece.lo;
-    case StateArray::kMoment1:
-    case StateArray::kMoment2:
-      return piece.optimizer;
-    case StateArray::kGradient:
-      return piece.gradient;
-  }
-  throw std::logic_error("no such array of the state");
+bool of_moments(StateArray array) {
+  return array == StateArray::kMoment1 || array == StateArray::kMoment2 || array == StateArray::kScales;
 }
 
-// The second moments of a piece stand behind its first.
-int64_t offset_of(const plan::StatePiece& piece, StateArray array) {
-  const int64_t before = array == StateArray::kMoment2 ? piece.elements * size_of(DType::kF32) : 0;
-  return place_of(piece, array).offset + before;
+// The array of the moments, null where the format has none.
+const optim::MomentArray* find_array(const optim::MomentLayout& layout, StateArray array) {
+  const bool plain = layout.format.kind == optim::StateKind::kFp32;
+  switch (array) {
+    case StateArray::kMoment1:
+      return &layout.array(plain ? "m" : "m8");
+    case StateArray::kMoment2:
+      return &layout.array(plain ? "v" : "v8");
+    case StateArray::kScales:
+      return plain ? nullptr : &layout.array("scales");
+    default:
+      throw std::logic_error("no such array of the moments");
+  }
 }
 
 bool any_on_disk(const std::vector<plan::UnitState>& state) {
   for (const plan::UnitState& unit : state) {
     for (const plan::StatePiece& piece : unit) {
-      for (const StateArray array : kArrays) {
-        if (place_of(piece, array).tier == plan::Tier::kDisk) return true;
+      for (const auto place : kPlaces) {
+        if ((piece.*place).tier == plan::Tier::kDisk) return true;
       }
     }
   }
@@ -59,27 +57,11 @@ std::array<int64_t, 3> on_host(int64_t bytes) {
   return tiers;
 }
 
-// A tied parameter is the embedding's.
-struct Storage {
-  const graph::Parameter& parameter;
-  size_t unit;
-};
-Storage storage_of(const graph::Graph& graph, int unit, int parameter) {
-  const auto u = static_cast<size_t>(unit);
-  const graph::Parameter& p = graph.units[u].params[static_cast<size_t>(parameter)];
-  if (p.tied) return {graph.units[0].params[0], 0};
-  return {p, u};
-}
-
 int64_t elements_in(int64_t bytes, int64_t element_bytes) {
   if (bytes % element_bytes != 0) {
     throw std::logic_error(fmt::format("{} bytes of state, expected a multiple of {}", bytes, element_bytes));
   }
   return bytes / element_bytes;
-}
-
-int64_t elements_of(const graph::Graph& graph, int unit, int parameter) {
-  return storage_of(graph, unit, parameter).parameter.elements;
 }
 
 }  // namespace
@@ -99,39 +81,58 @@ std::vector<plan::UnitState> state_of_one_memory(const plan::StateLayout& layout
   return state;
 }
 
-ModelState::ModelState(const graph::Graph& graph, DType compute)
-    : ModelState(graph, compute, state_of_one_memory(plan::state_layout(graph, compute)),
-                 std::make_unique<TierMemory>(on_host(plan::state_layout(graph, compute).bytes), nullptr), nullptr) {}
+ModelState::ModelState(const graph::Graph& graph, DType compute, std::string_view optimizer_state)
+    : ModelState(
+          graph, compute, state_of_one_memory(plan::state_layout(graph, compute, optimizer_state)),
+          plan::moment_formats(graph, optimizer_state),
+          std::make_unique<TierMemory>(on_host(plan::state_layout(graph, compute, optimizer_state).bytes), nullptr),
+          nullptr) {}
 
 ModelState::ModelState(const graph::Graph& graph, DType gradient, std::vector<plan::UnitState> state,
-                       TierMemory& memory)
-    : ModelState(graph, gradient, std::move(state), nullptr, &memory) {}
+                       TierMemory& memory, std::vector<plan::UnitFormats> formats)
+    : ModelState(graph, gradient, std::move(state), std::move(formats), nullptr, &memory) {}
 
 ModelState::ModelState(const graph::Graph& graph, DType gradient, std::vector<plan::UnitState> state,
-                       std::unique_ptr<TierMemory> own, TierMemory* shared)
+                       std::vector<plan::UnitFormats> formats, std::unique_ptr<TierMemory> own, TierMemory* shared)
     : graph_(graph),
       gradient_(gradient),
       state_(std::move(state)),
+      formats_(formats.empty() ? plan::moment_formats(graph, "fp32") : std::move(formats)),
       own_(std::move(own)),
       memory_(own_ != nullptr ? *own_ : *shared) {
+  lay_out_moments();
   check_places();
   if (any_on_disk(state_)) disk_ = std::make_unique<DiskBytes>(memory_.disk(DiskUser::kState));
 }
 
+void ModelState::lay_out_moments() {
+  if (state_.size() != graph_.units.size() || formats_.size() != graph_.units.size()) {
+    throw std::logic_error("the state is of another number of units");
+  }
+  for (size_t u = 0; u < state_.size(); ++u) {
+    moments_.emplace_back();
+    for (const plan::StatePiece& piece : state_[u]) {
+      moments_.back().push_back(plan::moments_of_piece(graph_.units[u], formats_[u], piece.first, piece.elements));
+    }
+  }
+}
+
 void ModelState::check_places() const {
-  if (state_.size() != graph_.units.size()) throw std::logic_error("the state is of another number of units");
   for (size_t u = 0; u < state_.size(); ++u) {
     const std::string& unit = graph_.units[u].name;
     int64_t next = 0;
-    for (const plan::StatePiece& piece : state_[u]) {
+    for (size_t k = 0; k < state_[u].size(); ++k) {
+      const plan::StatePiece& piece = state_[u][k];
       if (piece.first != next || piece.elements < 0) {
         throw std::logic_error(fmt::format("state of {}: a piece of {} elements begins at {}, expected at {}", unit,
                                            piece.elements, piece.first, next));
       }
       next += piece.elements;
-      for (const StateArray array : kArrays) {
-        const plan::StatePlace& place = place_of(piece, array);
-        int64_t end = offset_of(piece, array) + piece.elements * element_bytes(array);
+      const std::array<int64_t, 4> bytes = {2 * piece.elements, 2 * piece.elements, moments_[u][k].bytes,
+                                            size_of(gradient_) * piece.elements};
+      for (size_t i = 0; i < kPlaces.size(); ++i) {
+        const plan::StatePlace& place = piece.*kPlaces[i];
+        int64_t end = place.offset + bytes[i];
         if (place.tier == plan::Tier::kDisk) end = align_up(end, kDiskAlignment);
         if (place.offset < 0 || place.offset % size_of(DType::kF32) != 0 || end > memory_.bytes(place.tier)) {
           throw std::logic_error(fmt::format("state of {}: bytes {} to {} of the {}, expected multiples of 4 in {}",
@@ -147,7 +148,26 @@ void ModelState::check_places() const {
   }
 }
 
-int64_t ModelState::element_bytes(StateArray array) const {
+ModelState::Storage ModelState::storage_of(int unit, int parameter) const {
+  const auto u = static_cast<size_t>(unit), p = static_cast<size_t>(parameter);
+  const graph::Parameter& own = graph_.units[u].params[p];
+  if (own.tied) return {0, 0, graph_.units[0].params[0]};
+  return {u, p, own};
+}
+
+optim::MomentFormat ModelState::format(int unit, int parameter) const {
+  const Storage storage = storage_of(unit, parameter);
+  return formats_[storage.unit][storage.index];
+}
+
+int64_t ModelState::elements(int unit, int parameter, StateArray array) const {
+  const int64_t n = storage_of(unit, parameter).parameter.elements;
+  if (array != StateArray::kScales) return n;
+  const optim::MomentFormat moments = format(unit, parameter);
+  return moments.kind == optim::StateKind::kFp32 ? 0 : 2 * div_ceil(n, moments.block);
+}
+
+int64_t ModelState::element_bytes(int unit, int parameter, StateArray array) const {
   switch (array) {
     case StateArray::kHi:
       return size_of(DType::kBF16);
@@ -155,6 +175,8 @@ int64_t ModelState::element_bytes(StateArray array) const {
       return size_of(DType::kI16);
     case StateArray::kMoment1:
     case StateArray::kMoment2:
+      return format(unit, parameter).kind == optim::StateKind::kFp32 ? size_of(DType::kF32) : size_of(DType::kU8);
+    case StateArray::kScales:
       return size_of(DType::kF32);
     case StateArray::kGradient:
       return size_of(gradient_);
@@ -162,21 +184,40 @@ int64_t ModelState::element_bytes(StateArray array) const {
   throw std::logic_error("no such array of the state");
 }
 
+ModelState::Part ModelState::part_in(const Storage& storage, StateArray array, size_t piece) const {
+  const plan::StatePiece& at = state_[storage.unit][piece];
+  if (!of_moments(array)) {
+    plan::StatePlace place = array == StateArray::kHi ? at.hi : array == StateArray::kLo ? at.lo : at.gradient;
+    const int64_t begin = std::max<int64_t>(0, at.first - storage.parameter.offset);
+    const int64_t end = std::min(storage.parameter.elements, at.first + at.elements - storage.parameter.offset);
+    const int64_t size = array == StateArray::kGradient ? size_of(gradient_) : size_of(DType::kBF16);
+    place.offset += size * (storage.parameter.offset + begin - at.first);
+    return {begin, end, place};
+  }
+  for (const plan::ParameterMoments& moments : moments_[storage.unit][piece].parameters) {
+    if (static_cast<size_t>(moments.parameter) != storage.index) continue;
+    const optim::MomentArray* found = find_array(moments.layout, array);
+    if (found == nullptr) break;
+    const int64_t begin = array == StateArray::kScales ? 2 * moments.first / moments.layout.format.block : moments.first;
+    return {begin, begin + found->elements, {at.optimizer.tier, at.optimizer.offset + found->offset_bytes}};
+  }
+  return {};
+}
+
 template <typename F>
 void ModelState::each_segment(int unit, int parameter, StateArray array, int64_t first, int64_t count, F f) const {
-  const Storage storage = storage_of(graph_, unit, parameter);
-  if (first < 0 || count < 0 || first > storage.parameter.elements - count) {
-    throw std::logic_error(fmt::format("elements [{}, {} + {}) of '{}', which has {}", first, first, count,
-                                       storage.parameter.name, storage.parameter.elements));
+  const Storage storage = storage_of(unit, parameter);
+  if (const int64_t all = elements(unit, parameter, array); first < 0 || count < 0 || first > all - count) {
+    throw std::logic_error(
+        fmt::format("elements [{}, {} + {}) of '{}', which has {}", first, first, count, storage.parameter.name, all));
   }
-  const int64_t size = element_bytes(array);
-  const int64_t begin = storage.parameter.offset + first, end = begin + count;
+  const int64_t size = element_bytes(unit, parameter, array);
   Segment open{};
-  for (const plan::StatePiece& piece : state_[storage.unit]) {
-    const int64_t from = std::max(begin, piece.first), to = std::min(end, piece.first + piece.elements);
+  for (size_t k = 0; k < state_[storage.unit].size(); ++k) {
+    const Part part = part_in(storage, array, k);
+    const int64_t from = std::max(first, part.begin), to = std::min(first + count, part.end);
     if (from >= to) continue;
-    const Segment next{place_of(piece, array).tier, offset_of(piece, array) + size * (from - piece.first),
-                       size * (to - from)};
+    const Segment next{part.place.tier, part.place.offset + size * (from - part.begin), size * (to - from)};
     if (open.bytes > 0 && open.tier == next.tier && open.offset + open.bytes == next.offset) {
       open.bytes += next.bytes;
       continue;
@@ -189,7 +230,7 @@ void ModelState::each_segment(int unit, int parameter, StateArray array, int64_t
 
 void ModelState::read(int unit, int parameter, StateArray array, int64_t first, std::span<std::byte> to) const {
   std::span<std::byte> rest = to;
-  const int64_t count = elements_in(std::ssize(to), element_bytes(array));
+  const int64_t count = elements_in(std::ssize(to), element_bytes(unit, parameter, array));
   each_segment(unit, parameter, array, first, count, [&](const Segment& segment) {
     const auto part = rest.first(static_cast<size_t>(segment.bytes));
     if (segment.tier == plan::Tier::kDisk) {
@@ -203,7 +244,7 @@ void ModelState::read(int unit, int parameter, StateArray array, int64_t first, 
 
 void ModelState::write(int unit, int parameter, StateArray array, int64_t first, std::span<const std::byte> from) {
   std::span<const std::byte> rest = from;
-  const int64_t count = elements_in(std::ssize(from), element_bytes(array));
+  const int64_t count = elements_in(std::ssize(from), element_bytes(unit, parameter, array));
   each_segment(unit, parameter, array, first, count, [&](const Segment& segment) {
     const auto part = rest.first(static_cast<size_t>(segment.bytes));
     if (segment.tier == plan::Tier::kDisk) {
@@ -217,7 +258,7 @@ void ModelState::write(int unit, int parameter, StateArray array, int64_t first,
 
 void ModelState::visit(int unit, int parameter, StateArray array,
                        const std::function<void(std::span<const std::byte>)>& f) const {
-  each_segment(unit, parameter, array, 0, elements_of(graph_, unit, parameter), [&](const Segment& segment) {
+  each_segment(unit, parameter, array, 0, elements(unit, parameter, array), [&](const Segment& segment) {
     if (segment.tier == plan::Tier::kDisk) {
       disk_->visit(segment.offset, segment.bytes, f);
     } else {
@@ -227,7 +268,7 @@ void ModelState::visit(int unit, int parameter, StateArray array,
 }
 
 void ModelState::visit_weights(int unit, int parameter, const Halves& f) const {
-  const int64_t elements = elements_of(graph_, unit, parameter);
+  const int64_t elements = storage_of(unit, parameter).parameter.elements;
   const std::byte* hi = in_place(unit, parameter, StateArray::kHi);
   const std::byte* lo = in_place(unit, parameter, StateArray::kLo);
   if (hi != nullptr && lo != nullptr) {
@@ -249,7 +290,7 @@ void ModelState::visit_weights(int unit, int parameter, const Halves& f) const {
 std::byte* ModelState::in_place(int unit, int parameter, StateArray array) const {
   std::byte* at = nullptr;
   int segments = 0;
-  each_segment(unit, parameter, array, 0, elements_of(graph_, unit, parameter), [&](const Segment& segment) {
+  each_segment(unit, parameter, array, 0, elements(unit, parameter, array), [&](const Segment& segment) {
     if (segment.tier != plan::Tier::kDisk && segments == 0) at = memory_.at(segment.tier, segment.offset);
     ++segments;
   });
@@ -259,7 +300,7 @@ std::byte* ModelState::in_place(int unit, int parameter, StateArray array) const
 bool ModelState::in_place(StateArray array) const {
   for (int u = 0; u < static_cast<int>(graph_.units.size()); ++u) {
     for (int p = 0; p < static_cast<int>(graph_.units[static_cast<size_t>(u)].params.size()); ++p) {
-      if (in_place(u, p, array) == nullptr) return false;
+      if (elements(u, p, array) > 0 && in_place(u, p, array) == nullptr) return false;
     }
   }
   return true;
@@ -269,12 +310,15 @@ std::byte* ModelState::required_in_place(int unit, int parameter, StateArray arr
   std::byte* at = in_place(unit, parameter, array);
   if (at == nullptr) {
     throw std::logic_error(fmt::format("the state of '{}' does not lie in one piece of memory",
-                                       storage_of(graph_, unit, parameter).parameter.name));
+                                       storage_of(unit, parameter).parameter.name));
   }
   return at;
 }
 
 optim::AdamWArrays ModelState::arrays(int unit, int parameter) const {
+  if (format(unit, parameter).kind != optim::StateKind::kFp32) {
+    throw std::logic_error(fmt::format("the moments of '{}' are not fp32", storage_of(unit, parameter).parameter.name));
+  }
   const auto at = [&](StateArray array) { return required_in_place(unit, parameter, array); };
   return {reinterpret_cast<bf16*>(at(StateArray::kHi)), reinterpret_cast<int16_t*>(at(StateArray::kLo)),
           reinterpret_cast<float*>(at(StateArray::kMoment1)), reinterpret_cast<float*>(at(StateArray::kMoment2))};
@@ -290,7 +334,7 @@ std::byte* ModelState::base() const {
 }
 
 void ModelState::fill_weights(int unit, int parameter, const Fill& fill) {
-  const int64_t elements = elements_of(graph_, unit, parameter);
+  const int64_t elements = storage_of(unit, parameter).parameter.elements;
   std::byte* hi = in_place(unit, parameter, StateArray::kHi);
   std::byte* lo = in_place(unit, parameter, StateArray::kLo);
   if (hi != nullptr && lo != nullptr) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -19,8 +20,9 @@
 
 namespace lazytrain::runtime {
 
-// An array of a parameter: bf16, int16, fp32, fp32 and the type in which gradients are stored.
-enum class StateArray : uint8_t { kHi, kLo, kMoment1, kMoment2, kGradient };
+// An array of a parameter: bf16; int16; the moments as optim::MomentLayout has them (fp32: m and v, no scales; 8-bit:
+// codes of a byte and fp32 scales); the type in which gradients are stored.
+enum class StateArray : uint8_t { kHi, kLo, kMoment1, kMoment2, kScales, kGradient };
 
 // Where the state lies in one memory: a piece a unit, on the host at plan::state_layout.
 std::vector<plan::UnitState> state_of_one_memory(const plan::StateLayout& layout);
@@ -30,11 +32,13 @@ std::vector<plan::UnitState> state_of_one_memory(const plan::StateLayout& layout
 class ModelState {
  public:
   // All zero, in memory of its own. `compute` decides how gradients are stored (bf16 or fp32).
-  ModelState(const graph::Graph& graph, DType compute);
+  ModelState(const graph::Graph& graph, DType compute, std::string_view optimizer_state = "fp32");
   // In the memory of a program, which outlives it; whatever is there stays. Of each unit the pieces follow one another
   // and cover its block; places are multiples of 4 bytes; on disk nothing but state shares the kDiskAlignment bytes
-  // around a place while this writes. Throws std::logic_error where they do not, or lie outside their tier.
-  ModelState(const graph::Graph& graph, DType gradient, std::vector<plan::UnitState> state, TierMemory& memory);
+  // around a place while this writes. `formats` of the moments by unit; empty: all fp32. Throws std::logic_error where
+  // pieces do not fit, or lie outside their tier.
+  ModelState(const graph::Graph& graph, DType gradient, std::vector<plan::UnitState> state, TierMemory& memory,
+             std::vector<plan::UnitFormats> formats = {});
 
   // The weights from a model folder. Throws InputError naming the tensor that is missing or has another shape, with the
   // shape that config.json asks for; logs the tensors that the model does not know.
@@ -44,11 +48,13 @@ class ModelState {
 
   const graph::Graph& graph() const { return graph_; }
   DType gradient_dtype() const { return gradient_; }
-  int64_t element_bytes(StateArray array) const;
+  optim::MomentFormat format(int unit, int parameter) const;  // of the moments
+  // Of an array: how many elements it has (the parameter's; scales: two a block, none for fp32) and the bytes of one.
+  int64_t elements(int unit, int parameter, StateArray array) const;
+  int64_t element_bytes(int unit, int parameter, StateArray array) const;
   bool in_memory() const { return disk_ == nullptr; }  // all of it, on device or host
 
-  // An array of n = Parameter::elements elements in every home; a tied parameter's are the embedding's. Ranges outside
-  // it throw std::logic_error.
+  // The arrays in every home; a tied parameter's are the embedding's. Ranges outside them throw std::logic_error.
   // Elements from `first`, as many as the bytes make.
   void read(int unit, int parameter, StateArray array, int64_t first, std::span<std::byte> to) const;
   void write(int unit, int parameter, StateArray array, int64_t first, std::span<const std::byte> from);
@@ -61,9 +67,9 @@ class ModelState {
 
   // The array where it is contiguous in memory, else null.
   std::byte* in_place(int unit, int parameter, StateArray array) const;
-  bool in_place(StateArray array) const;  // of every parameter
+  bool in_place(StateArray array) const;  // of every parameter that has one
 
-  // Of parameters in one piece of memory; throw std::logic_error for others.
+  // Of parameters in one piece of memory, with fp32 moments; throw std::logic_error for others.
   optim::AdamWArrays arrays(int unit, int parameter) const;
   std::byte* gradient(int unit, int parameter) const;
   // Of memory of its own: buffers marked `state` in a Program of one memory lie at their offsets from here.
@@ -78,8 +84,21 @@ class ModelState {
   };
   using Fill = std::function<void(int64_t first, std::span<bf16> hi, std::span<int16_t> lo)>;
 
+  struct Storage {
+    size_t unit, index;
+    const graph::Parameter& parameter;
+  };
+  // Elements [begin, end) of an array, one behind the other at `place`.
+  struct Part {
+    int64_t begin = 0, end = 0;
+    plan::StatePlace place;
+  };
+
   ModelState(const graph::Graph& graph, DType gradient, std::vector<plan::UnitState> state,
-             std::unique_ptr<TierMemory> own, TierMemory* shared);
+             std::vector<plan::UnitFormats> formats, std::unique_ptr<TierMemory> own, TierMemory* shared);
+  Storage storage_of(int unit, int parameter) const;  // a tied parameter is the embedding's
+  Part part_in(const Storage& storage, StateArray array, size_t piece) const;
+  void lay_out_moments();
   void check_places() const;
   // Calls f(segment) for the ranges of a tier in which elements [first, first + count) lie, in their order; what is
   // contiguous is one.
@@ -93,6 +112,8 @@ class ModelState {
   const graph::Graph& graph_;
   DType gradient_;
   std::vector<plan::UnitState> state_;
+  std::vector<plan::UnitFormats> formats_;
+  std::vector<std::vector<plan::PieceMoments>> moments_;  // by unit, piece
   std::unique_ptr<TierMemory> own_;
   TierMemory& memory_;
   std::unique_ptr<DiskBytes> disk_;  // null: nothing is on disk

@@ -71,7 +71,8 @@ class Mirror {
     const graph::Parameter& p = parameter_of(unit, parameter);
     if (p.tied) unit = parameter = 0;
     Bytes& bytes = arrays_[{unit, parameter, array}];
-    bytes.resize(static_cast<size_t>(p.elements * state_.element_bytes(array)));
+    bytes.resize(
+        static_cast<size_t>(state_.elements(unit, parameter, array) * state_.element_bytes(unit, parameter, array)));
     return bytes;
   }
   const graph::Parameter& parameter_of(int unit, int parameter) const {
@@ -97,7 +98,7 @@ void exercise(ModelState& state, Mirror& mirror, Draws& draws, int operations) {
     const auto u = static_cast<int>(draws.below(std::ssize(units)));
     const auto p = static_cast<int>(draws.below(std::ssize(units[static_cast<size_t>(u)].params)));
     const StateArray array = kAllArrays[static_cast<size_t>(draws.below(std::ssize(kAllArrays)))];
-    const int64_t elements = mirror.parameter_of(u, p).elements, size = state.element_bytes(array);
+    const int64_t elements = state.elements(u, p, array), size = state.element_bytes(u, p, array);
     const int64_t first = draws.below(elements + 1), count = draws.below(elements - first + 1);
     const auto expected = std::span(mirror.array(u, p, array))
                               .subspan(static_cast<size_t>(first * size), static_cast<size_t>(count * size));
@@ -121,7 +122,7 @@ void expect_mirrored(const ModelState& state, Mirror& mirror) {
         ASSERT_TRUE(array_bytes(state, u, p, array) == expected) << u << " " << p << " " << static_cast<int>(array);
         ASSERT_TRUE(visited(state, u, p, array) == expected) << u << " " << p << " " << static_cast<int>(array);
         const std::byte* at = state.in_place(u, p, array);
-        ASSERT_TRUE(at == nullptr || std::memcmp(at, expected.data(), expected.size()) == 0);
+        ASSERT_TRUE(at == nullptr || expected.empty() || std::memcmp(at, expected.data(), expected.size()) == 0);
       }
       int64_t next = 0;
       state.visit_weights(u, p, [&](int64_t first, std::span<const bf16> hi, std::span<const int16_t> lo) {
@@ -154,11 +155,46 @@ TEST(ModelState, IsTheSameWhereverItLies) {
     for (const plan::Tier tier : kAllTiers) {
       if (places.bytes[static_cast<size_t>(tier)] > 0) met.insert(tier);
     }
-    for (const StateArray array : kAllArrays) ++(placed->in_place(0, 0, array) != nullptr ? in_place : apart);
+    for (const StateArray array : kAllArrays) {
+      if (array == StateArray::kScales) continue;
+      ++(placed->in_place(0, 0, array) != nullptr ? in_place : apart);
+    }
   }
   EXPECT_EQ(met.size(), 3u);
   EXPECT_GT(in_place, 20);
   EXPECT_GT(apart, 20);
+}
+
+// Matrices large enough for 8-bit moments, beside vectors, in pieces cut at blocks.
+TEST(ModelState, EightBitMomentsAreTheSameWhereverTheyLie) {
+  const graph::Graph graph = model::build_graph(testing::small_llama(true));
+  int scales = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    Draws draws(seed);
+    const std::string state = std::array{"8bit", "8bit:64+embedding", "hybrid:0.3"}[seed % 3];
+    PlacedState placed(graph, DType::kBF16,
+                       random_places(graph, DType::kBF16, seed % 4 == 0 ? kDiskOnly : kAllTiers, seed, state));
+    Mirror mirror(*placed);
+    expect_mirrored(*placed, mirror);  // all zero
+    exercise(*placed, mirror, draws, 300);
+    expect_mirrored(*placed, mirror);
+    ModelState one(graph, DType::kBF16, state);
+    testing::copy_state(*placed, one);
+    EXPECT_TRUE(state_bytes(one) == state_bytes(*placed));
+    testing::each_parameter(graph, [&](int u, int p, const graph::Parameter& parameter) {
+      EXPECT_EQ(one.format(u, p), placed->format(u, p));
+      const bool small = one.format(u, p).kind == optim::StateKind::k8Bit;
+      EXPECT_EQ(one.element_bytes(u, p, StateArray::kMoment1), small ? 1 : 4);
+      EXPECT_EQ(one.elements(u, p, StateArray::kScales),
+                small ? 2 * div_ceil(parameter.elements, one.format(u, p).block) : 0);
+      scales += small ? 1 : 0;
+      if (small) EXPECT_THROW(one.arrays(u, p), std::logic_error);
+    });
+    EXPECT_TRUE(one.in_place(StateArray::kScales));
+    EXPECT_LT(one.bytes(), ModelState(graph, DType::kBF16).bytes());
+  }
+  EXPECT_GT(scales, 60);
 }
 
 TEST(ModelState, OfOneMemoryIsInPlace) {
@@ -185,6 +221,7 @@ TEST(ModelState, ComesFromDiskInPiecesAndFromMemoryInOne) {
     return sizes;
   };
   for (const StateArray array : kAllArrays) {
+    if (array == StateArray::kScales) continue;  // fp32 has none
     EXPECT_THAT(spans_of(one, array), ::testing::SizeIs(1));
     EXPECT_THAT(spans_of(*placed, array), ::testing::Each(::testing::Le(static_cast<size_t>(DiskBytes::kPiece))));
     EXPECT_GT(spans_of(*placed, array).size(), 1u);

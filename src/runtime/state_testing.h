@@ -16,8 +16,9 @@
 
 namespace lazytrain::runtime::testing {
 
-inline constexpr std::array<StateArray, 5> kAllArrays = {StateArray::kHi, StateArray::kLo, StateArray::kMoment1,
-                                                         StateArray::kMoment2, StateArray::kGradient};
+inline constexpr std::array<StateArray, 6> kAllArrays = {StateArray::kHi,      StateArray::kLo,
+                                                         StateArray::kMoment1, StateArray::kMoment2,
+                                                         StateArray::kScales,  StateArray::kGradient};
 
 // One number after the other.
 class Draws {
@@ -37,15 +38,17 @@ class Draws {
 
 struct Places {
   std::vector<plan::UnitState> state;
+  std::vector<plan::UnitFormats> formats = {};
   std::array<int64_t, 3> bytes = {0, 0, 0};  // by tier
 };
 
-// Every unit's block cut into at most four pieces anywhere, every part of a piece in one of `tiers`, at any multiple of
-// 4 bytes, touching its neighbour or with a gap.
+// Every unit's block cut into at most four pieces anywhere but in blocks of 8-bit moments, every part of a piece in one
+// of `tiers`, at any multiple of 4 bytes, touching its neighbour or with a gap.
 inline Places random_places(const graph::Graph& graph, DType gradient, const std::vector<plan::Tier>& tiers,
-                            uint64_t seed) {
+                            uint64_t seed, const std::string& optimizer_state = "fp32") {
   Draws draws(seed);
   Places places;
+  places.formats = plan::moment_formats(graph, optimizer_state);
   const auto tier = [&] { return tiers[static_cast<size_t>(draws.below(std::ssize(tiers)))]; };
   const auto put = [&](plan::Tier where, int64_t bytes) {
     constexpr std::array<int64_t, 3> kAlignments = {4, 64, kDiskAlignment};
@@ -54,9 +57,14 @@ inline Places random_places(const graph::Graph& graph, DType gradient, const std
     end = offset + bytes;
     return plan::StatePlace{where, offset};
   };
-  for (const graph::Unit& unit : graph.units) {
+  for (size_t u = 0; u < graph.units.size(); ++u) {
+    const graph::Unit& unit = graph.units[u];
     std::vector<int64_t> cuts = {0, unit.block_elements};
-    for (int64_t i = draws.below(4); i > 0; --i) cuts.push_back(draws.below(unit.block_elements));
+    for (int64_t i = draws.below(4); i > 0; --i) {
+      int64_t at = draws.below(unit.block_elements);
+      while (!plan::may_cut(unit, places.formats[u], at)) --at;
+      cuts.push_back(at);
+    }
     std::sort(cuts.begin(), cuts.end());
     plan::UnitState state;
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
@@ -65,15 +73,19 @@ inline Places random_places(const graph::Graph& graph, DType gradient, const std
       state.back().first = cuts[i];
       state.back().elements = cuts[i + 1] - cuts[i];
     }
-    const auto part = [&](plan::StatePlace plan::StatePiece::*where, int64_t element_bytes) {
+    const auto part = [&](plan::StatePlace plan::StatePiece::*where, const auto& bytes_of) {
       const bool together = draws.below(2) == 0;
       const plan::Tier one = tier();
-      for (plan::StatePiece& piece : state) piece.*where = put(together ? one : tier(), element_bytes * piece.elements);
+      for (plan::StatePiece& piece : state) piece.*where = put(together ? one : tier(), bytes_of(piece));
     };
-    part(&plan::StatePiece::hi, 2);
-    part(&plan::StatePiece::lo, 2);
-    part(&plan::StatePiece::optimizer, 8);
-    part(&plan::StatePiece::gradient, size_of(gradient));
+    const auto halves = [](const plan::StatePiece& piece) { return 2 * piece.elements; };
+    part(&plan::StatePiece::hi, halves);
+    part(&plan::StatePiece::lo, halves);
+    part(&plan::StatePiece::optimizer, [&](const plan::StatePiece& piece) {
+      return plan::moments_of_piece(unit, places.formats[u], piece.first, piece.elements).bytes;
+    });
+    part(&plan::StatePiece::gradient,
+         [&](const plan::StatePiece& piece) { return size_of(gradient) * piece.elements; });
     places.state.push_back(std::move(state));
   }
   int64_t& disk = places.bytes[static_cast<size_t>(plan::Tier::kDisk)];
@@ -106,7 +118,7 @@ class PlacedState {
   PlacedState(const graph::Graph& graph, DType gradient, const Places& places)
       : options_{.folder = folder_.path()},
         memory_(places.bytes, &options_),
-        state_(graph, gradient, places.state, memory_) {}
+        state_(graph, gradient, places.state, memory_, places.formats) {}
   ModelState& operator*() { return state_; }
   ModelState* operator->() { return &state_; }
 
@@ -118,8 +130,8 @@ class PlacedState {
 };
 
 inline std::vector<std::byte> array_bytes(const ModelState& state, int unit, int parameter, StateArray array) {
-  const graph::Parameter& p = state.graph().units[static_cast<size_t>(unit)].params[static_cast<size_t>(parameter)];
-  std::vector<std::byte> bytes(static_cast<size_t>(p.elements * state.element_bytes(array)));
+  std::vector<std::byte> bytes(static_cast<size_t>(state.elements(unit, parameter, array) *
+                                                   state.element_bytes(unit, parameter, array)));
   state.read(unit, parameter, array, 0, bytes);
   return bytes;
 }

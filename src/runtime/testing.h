@@ -31,6 +31,17 @@ inline model::ModelConfig tiny_qwen2(bool tied, int layers = 3) {
   return model::parse_config(json, "tiny qwen2");
 }
 
+// Matrices of 4,608 parameters and more, as 8-bit moments need them, in several blocks each; the embedding too.
+inline model::ModelConfig small_llama(bool tied, int64_t intermediate = 80) {
+  Json json = parse_json(R"({"model_type": "llama", "hidden_size": 96, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 61, "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu"})",
+                         "small llama");
+  json["intermediate_size"] = intermediate;
+  json["tie_word_embeddings"] = tied;
+  return model::parse_config(json, "small llama");
+}
+
 // No biases, a head size that is not hidden size / heads.
 inline model::ModelConfig tiny_llama(bool tied, int layers = 5) {
   Json json = parse_json(R"({"model_type": "llama", "hidden_size": 40, "num_attention_heads": 3,
@@ -171,7 +182,7 @@ struct Running {
   Running(const graph::Graph& graph, plan::Program program, ThreadPool& pool, const DiskOptions* disk = nullptr,
           const ExecutorOptions& options = {})
       : memory(TierMemory::of(program, disk)),
-        state(graph, program.gradient, program.state, memory),
+        state(graph, program.gradient, program.state, memory, program.moments),
         executor(graph, std::move(program), memory, pool, options) {}
 
   TierMemory memory;
@@ -184,7 +195,7 @@ inline std::vector<std::byte> state_bytes(const ModelState& state) {
   using enum StateArray;
   std::vector<std::byte> all;
   each_parameter(state.graph(), [&](int u, int p, const graph::Parameter&) {
-    for (const StateArray array : {kHi, kLo, kMoment1, kMoment2, kGradient}) {
+    for (const StateArray array : {kHi, kLo, kMoment1, kMoment2, kScales, kGradient}) {
       state.visit(u, p, array,
                   [&](std::span<const std::byte> bytes) { all.insert(all.end(), bytes.begin(), bytes.end()); });
     }

@@ -110,5 +110,67 @@ TEST(Tiers, RandomPoliciesGiveTheBitsOfResident) {
   fmt::print("{} random policies, {} of them with something on disk\n", runs, with_disk);
 }
 
+// Every kind of 8-bit state: the bits of resident, in any home and with any number of threads.
+TEST(Tiers, EightBitMomentsGiveTheBitsOfResident) {
+  const Folder folder;
+  const DiskOptions disk = folder.disk(true);
+  constexpr std::array kStates = {"8bit", "8bit:4096+embedding", "hybrid:0.5", "8bit:64-head"};
+  int with_disk = 0;
+  for (size_t i = 0; i < kStates.size(); ++i) {
+    const graph::Graph graph = model::build_graph(testing::small_llama(i % 2 == 0));
+    const plan::Shape shape{4, i % 2 == 0 ? 4 : 3, kSeq};
+    const DType compute = i == 1 ? DType::kF32 : DType::kBF16;
+    plan::Policy resident = plan::resident(graph, shape);
+    ThreadPool pool(2), one_thread(1);
+    const Record plain = testing::record(graph, compiled(graph, resident, compute, 2), pool);
+    resident.optimizer_state = kStates[i];
+    const Record expected = testing::record(graph, compiled(graph, resident, compute, 2), pool);
+    testing::expect_alive(expected);
+    EXPECT_LT(expected.state.size(), plain.state.size());
+    EXPECT_NE(expected.losses[2], plain.losses[2]);
+    EXPECT_NEAR(expected.losses[2], plain.losses[2], 0.02 * plain.losses[2]);
+    testing::expect_equal(testing::record(graph, compiled(graph, resident, compute, 1), one_thread), expected,
+                          "one thread");
+    for (const Machine& machine : machines()) {
+      for (uint64_t seed = 0; seed < policies_a_kind() / 2; ++seed) {
+        plan::Policy policy = plan::testing::random_tiered_policy(graph, shape, 1000 * seed + i);
+        policy.optimizer_state = kStates[i];
+        plan::Program program = compiled_for(graph, policy, compute, 2, machine.profile);
+        with_disk += program.tier_bytes[2] > 0 ? 1 : 0;
+        testing::expect_equal(
+            testing::record(graph, std::move(program), pool, &disk), expected,
+            fmt::format("{} on {}, seed {}: {}", kStates[i], machine.name, seed, to_json(policy).dump()));
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(with_disk, 10);
+}
+
+// Layers of more than 2^21 parameters, which on disk are several pieces.
+TEST(Tiers, PiecesOfEightBitMomentsOnDiskGiveTheBitsOfResident) {
+  const Folder folder;
+  const DiskOptions disk = folder.disk(true);
+  Json json = testing::small_llama(false, 4096).raw;
+  json["hidden_size"] = 256;  // offsets of parameters are multiples of blocks
+  json["num_hidden_layers"] = 1;
+  const graph::Graph graph = model::build_graph(model::parse_config(json, "wide llama"));
+  const plan::Shape shape{1, 1, kSeq};
+  ThreadPool pool(2);
+  plan::Policy policy = plan::resident(graph, shape);
+  policy.optimizer_state = "8bit";
+  const Record expected = testing::record(graph, compiled(graph, policy, DType::kBF16, 2), pool);
+  for (const bool weights : {false, true}) {
+    for (plan::UnitPolicy& unit : policy.units) {
+      unit.optimizer_home = plan::Tier::kDisk;
+      if (weights) unit.weight_home = unit.gradient_home = plan::Tier::kDisk;
+    }
+    plan::Program program = compiled_for(graph, policy, DType::kBF16, 2, machines()[1].profile);
+    EXPECT_GT(program.state[1].size(), 1u);
+    testing::expect_equal(testing::record(graph, std::move(program), pool, &disk), expected,
+                          weights ? "all on disk" : "moments on disk");
+  }
+}
+
 }  // namespace
 }  // namespace lazytrain::runtime

@@ -3,10 +3,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <functional>
 #include <future>
+#include <map>
 #include <span>
 
 #include "base/error.h"
@@ -15,6 +17,8 @@
 #include "base/json.h"
 #include "model/safetensors_writer.h"
 #include "model/tensor_convert.h"
+#include "optim/moments.h"
+#include "train/wording.h"
 
 namespace lazytrain::train {
 namespace {
@@ -28,7 +32,7 @@ constexpr std::string_view kTrainer = "trainer.json";
 constexpr std::string_view kHashes = "xxh3";
 constexpr int64_t kMaxTrainerBytes = 1 << 16;
 
-// One of the four arrays that are saved of a parameter.
+// One of the arrays that are saved of a parameter.
 struct Array {
   int unit;
   int parameter;
@@ -36,26 +40,53 @@ struct Array {
   model::TensorSpec tensor;
 };
 
-std::vector<Array> saved_arrays(const runtime::ModelState& state) {
-  using enum runtime::StateArray;
+// In the order of MomentLayout::arrays.
+constexpr std::array<runtime::StateArray, 3> kMoments = {
+    runtime::StateArray::kMoment1, runtime::StateArray::kMoment2, runtime::StateArray::kScales};
+
+optim::MomentLayout layout_of(optim::MomentFormat format, int64_t elements) {
+  const optim::StateParameter parameter{elements, optim::ParameterRole::kMatrix};
+  return optim::unit_moments({&parameter, 1}, {&format, 1}).parameters.front();
+}
+
+// The moments of a parameter in a format: "m" and "v", or "m8", "v8" and "scales" [blocks, 2].
+std::vector<Array> moment_arrays(int unit, int parameter, const graph::Parameter& of, optim::MomentFormat format) {
   std::vector<Array> list;
-  const auto& units = state.graph().units;
-  for (size_t u = 0; u < units.size(); ++u) {
-    for (size_t p = 0; p < units[u].params.size(); ++p) {
-      const graph::Parameter& parameter = units[u].params[p];
-      if (parameter.tied) continue;
-      const auto add = [&](std::string_view what, DType dtype, runtime::StateArray array) {
-        list.push_back({static_cast<int>(u),
-                        static_cast<int>(p),
-                        array,
-                        {fmt::format("{}/{}", parameter.name, what), dtype, parameter.shape}});
-      };
-      add("m", DType::kF32, kMoment1);
-      add("v", DType::kF32, kMoment2);
-      add("hi", DType::kBF16, kHi);
-      add("lo", DType::kI16, kLo);
+  for (const optim::MomentArray& array : layout_of(format, of.elements).arrays) {
+    const bool shared = array.elements != of.elements;
+    list.push_back({unit,
+                    parameter,
+                    kMoments[list.size()],
+                    {fmt::format("{}/{}", of.name, array.name), array.dtype,
+                     shared ? std::vector<int64_t>{array.elements / 2, 2} : of.shape}});
+  }
+  return list;
+}
+
+std::vector<Array> weight_arrays(int unit, int parameter, const graph::Parameter& of) {
+  return {{unit, parameter, runtime::StateArray::kHi, {of.name + "/hi", DType::kBF16, of.shape}},
+          {unit, parameter, runtime::StateArray::kLo, {of.name + "/lo", DType::kI16, of.shape}}};
+}
+
+// Calls f(unit, parameter, description) for every parameter with storage of its own.
+template <typename F>
+void each_parameter(const graph::Graph& graph, const F& f) {
+  for (size_t u = 0; u < graph.units.size(); ++u) {
+    for (size_t p = 0; p < graph.units[u].params.size(); ++p) {
+      const graph::Parameter& parameter = graph.units[u].params[p];
+      if (!parameter.tied) f(static_cast<int>(u), static_cast<int>(p), parameter);
     }
   }
+}
+
+std::vector<Array> saved_arrays(const runtime::ModelState& state) {
+  std::vector<Array> list;
+  each_parameter(state.graph(), [&](int unit, int parameter, const graph::Parameter& of) {
+    for (Array& array : moment_arrays(unit, parameter, of, state.format(unit, parameter))) {
+      list.push_back(std::move(array));
+    }
+    for (Array& array : weight_arrays(unit, parameter, of)) list.push_back(std::move(array));
+  });
   return list;
 }
 
@@ -138,29 +169,142 @@ std::string write_state(const fs::path& file, const runtime::ModelState& state) 
   return beside.valid() ? beside.get() : hash.hex();
 }
 
-// Fills the state from state.safetensors and returns the hash of its arrays. Piece by piece, so that the bytes are
-// hashed while they are near.
-std::string read_state(const model::SafetensorsFile& file, runtime::ModelState& state) {
-  constexpr int64_t kPieceElements = int64_t{1} << 20;
-  ArraysHash hash;
-  for (const Array& a : saved_arrays(state)) {
-    const model::TensorEntry* tensor = file.find(a.tensor.name);
-    if (tensor == nullptr) throw InputError("{}: tensor '{}' is missing", file.where(), a.tensor.name);
-    const auto bytes = model::exact_bytes(*tensor, a.tensor.dtype, model::bytes_of(a.tensor));
-    const int64_t size = size_of(a.tensor.dtype);
-    for (int64_t first = 0; first < tensor->count; first += kPieceElements) {
-      const int64_t count = std::min(kPieceElements, tensor->count - first);
-      const auto piece = bytes.subspan(static_cast<size_t>(first * size), static_cast<size_t>(count * size));
-      state.write(a.unit, a.parameter, a.array, first, piece);
-      hash.add(piece);
-      file.drop(*tensor, first, count);
-    }
-    hash.end_of_array();
-    file.drop(*tensor);
-  }
-  file.check_unchanged();
-  return hash.hex();
+std::string shown(optim::MomentFormat format) {
+  if (format.kind == optim::StateKind::kFp32) return "fp32";
+  return fmt::format("{}:{}", optim::name_of(format.kind), format.block);
 }
+
+// Fills a state from state.safetensors. Moments saved in another format than the state's are converted.
+class StateReader {
+ public:
+  StateReader(const model::SafetensorsFile& file, runtime::ModelState& state, CheckpointFolder::Take take)
+      : file_(file), state_(state), take_(take) {}
+
+  // Returns the hash of the arrays.
+  std::string read() {
+    each_parameter(state_.graph(), [&](int unit, int parameter, const graph::Parameter& of) {
+      const optim::MomentFormat saved = saved_format(of), kept = state_.format(unit, parameter);
+      const std::vector<Array> moments = moment_arrays(unit, parameter, of, saved);
+      if (saved.kind == optim::StateKind::k8Bit) check_scales(moments.back());
+      if (take_ == CheckpointFolder::Take::kAll && saved == kept) {
+        for (const Array& array : moments) copy(array);
+      } else {
+        for (const Array& array : moments) pass_by(array);
+        if (take_ == CheckpointFolder::Take::kAll) convert(moments, saved, kept);
+      }
+      for (const Array& array : weight_arrays(unit, parameter, of)) copy(array);
+    });
+    file_.check_unchanged();
+    return hash_.hex();
+  }
+
+  // What no update leaves behind, "" when there is nothing of it: to be said when the hash is right.
+  const std::string& fault() const { return fault_; }
+
+  void log_conversions(const fs::path& checkpoint) const {
+    for (const auto& [formats, parameters] : conversions_) {
+      spdlog::info("{}: optimizer state of {} saved as {} is converted to this run's {}", checkpoint.string(),
+                   counted(parameters, "parameter"), formats.first, formats.second);
+    }
+  }
+
+ private:
+  static constexpr int64_t kPieceElements = int64_t{1} << 20;  // a multiple of every block
+
+  const model::TensorEntry& find(const std::string& name) const {
+    const model::TensorEntry* tensor = file_.find(name);
+    if (tensor == nullptr) throw InputError("{}: tensor '{}' is missing", file_.where(), name);
+    return *tensor;
+  }
+
+  std::span<const std::byte> bytes_of(const Array& a) const {
+    return model::exact_bytes(find(a.tensor.name), a.tensor.dtype, model::bytes_of(a.tensor));
+  }
+
+  // Told by the arrays that are there.
+  optim::MomentFormat saved_format(const graph::Parameter& of) const {
+    const std::string name = of.name + "/scales";
+    const model::TensorEntry* scales = file_.find(name);
+    if (scales == nullptr) return {};
+    const auto format = optim::format_of_scales(of.elements, scales->count);
+    if (!format) {
+      throw InputError("{}: tensor '{}' has {} values, which no block size gives for {} parameters", file_.where(),
+                       name, scales->count, of.elements);
+    }
+    return *format;
+  }
+
+  void check_scales(const Array& a) {
+    const std::span<const std::byte> bytes = bytes_of(a);
+    std::vector<float> scales(bytes.size() / sizeof(float));
+    std::memcpy(scales.data(), bytes.data(), bytes.size());
+    const auto bad = optim::first_bad_scale(scales.data(), std::ssize(scales));
+    if (!bad || !fault_.empty()) return;
+    fault_ = fmt::format("{}: tensor '{}': value {} is {}, which no update leaves there; expected 0 or a positive float",
+                         file_.where(), a.tensor.name, *bad, scales[static_cast<size_t>(*bad)]);
+  }
+
+  // Piece by piece, so that the bytes are hashed while they are near.
+  void copy(const Array& a) {
+    const std::span<const std::byte> bytes = bytes_of(a);
+    const int64_t size = size_of(a.tensor.dtype), elements = std::ssize(bytes) / size;
+    for (int64_t first = 0; first < elements; first += kPieceElements) {
+      const int64_t count = std::min(kPieceElements, elements - first);
+      const auto piece = bytes.subspan(static_cast<size_t>(first * size), static_cast<size_t>(count * size));
+      state_.write(a.unit, a.parameter, a.array, first, piece);
+      hash_.add(piece);
+      file_.drop(find(a.tensor.name), first, count);
+    }
+    hash_.end_of_array();
+    file_.drop(find(a.tensor.name));
+  }
+
+  void pass_by(const Array& a) {
+    hash_.add(bytes_of(a));
+    hash_.end_of_array();
+  }
+
+  void convert(const std::vector<Array>& moments, optim::MomentFormat saved, optim::MomentFormat kept) {
+    const int unit = moments.front().unit, parameter = moments.front().parameter;
+    const int64_t elements = state_.elements(unit, parameter, runtime::StateArray::kMoment1);
+    const auto begin_of = [](size_t array, optim::MomentFormat format, int64_t first) {
+      return kMoments[array] == runtime::StateArray::kScales ? 2 * first / format.block : first;
+    };
+    std::vector<std::byte> from, to;
+    for (int64_t first = 0; first < elements; first += kPieceElements) {
+      const int64_t count = std::min(kPieceElements, elements - first);
+      const optim::MomentLayout before = layout_of(saved, count), after = layout_of(kept, count);
+      from.resize(static_cast<size_t>(end_of(before)));
+      to.resize(static_cast<size_t>(end_of(after)));
+      for (size_t i = 0; i < before.arrays.size(); ++i) {
+        const optim::MomentArray& array = before.arrays[i];
+        const int64_t begin = begin_of(i, saved, first) * size_of(array.dtype);
+        std::memcpy(from.data() + array.offset_bytes, bytes_of(moments[i]).data() + begin,
+                    static_cast<size_t>(array.bytes()));
+      }
+      optim::convert_moments(optim::moments_at(before, from.data()), optim::moments_at(after, to.data()), count,
+                             nullptr);
+      for (size_t i = 0; i < after.arrays.size(); ++i) {
+        const optim::MomentArray& array = after.arrays[i];
+        state_.write(unit, parameter, kMoments[i], begin_of(i, kept, first),
+                     std::span(to).subspan(static_cast<size_t>(array.offset_bytes), static_cast<size_t>(array.bytes())));
+      }
+    }
+    ++conversions_[{shown(saved), shown(kept)}];
+    for (const Array& array : moments) file_.drop(find(array.tensor.name));
+  }
+
+  static int64_t end_of(const optim::MomentLayout& layout) {
+    return layout.arrays.back().offset_bytes + layout.arrays.back().bytes();
+  }
+
+  const model::SafetensorsFile& file_;
+  runtime::ModelState& state_;
+  CheckpointFolder::Take take_;
+  ArraysHash hash_;
+  std::string fault_;
+  std::map<std::pair<std::string, std::string>, int64_t> conversions_;  // parameters by formats
+};
 
 // Of state.safetensors: its header and then every array, which are all of its bytes. The arrays' is made while they are
 // written or read, so that no byte is read from the disk for it.
@@ -283,7 +427,7 @@ TrainerState CheckpointFolder::read_trainer(const fs::path& checkpoint) {
   return t;
 }
 
-TrainerState CheckpointFolder::load(const fs::path& checkpoint, runtime::ModelState& state) {
+TrainerState CheckpointFolder::load(const fs::path& checkpoint, runtime::ModelState& state, Take take) {
   TrainerState trainer = read_trainer(checkpoint);
   if (trainer.model != state.graph().fingerprint) {
     throw InputError(
@@ -291,8 +435,11 @@ TrainerState CheckpointFolder::load(const fs::path& checkpoint, runtime::ModelSt
         checkpoint.string(), trainer.model, state.graph().fingerprint);
   }
   const model::SafetensorsFile file(checkpoint / kState);
-  const std::string arrays = read_state(file, state);
+  StateReader reader(file, state, take);
+  const std::string arrays = reader.read();
   check_hash(checkpoint, kState, [&] { return state_hash(checkpoint / kState, arrays); });
+  if (!reader.fault().empty()) throw InputError("{}", reader.fault());
+  reader.log_conversions(checkpoint);
   return trainer;
 }
 

@@ -36,9 +36,13 @@ class CheckpointFolder {
   std::optional<std::filesystem::path> newest() const;
   bool any() const;  // whether there is a complete one; logs nothing
 
-  // Fills `state` and returns the trainer's. Throws InputError when a file is damaged (its hash is not the
-  // marker's), of another step than its folder or of another model.
-  static TrainerState load(const std::filesystem::path& checkpoint, runtime::ModelState& state);
+  // Fills `state` and returns the trainer's. Moments that were saved in other formats than the state's (under another
+  // optimizer.state) are converted, which is logged; kWeights leaves the state's moments alone. Throws InputError when
+  // a file is damaged (its hash is not the marker's, scales that no update leaves), of another step than its folder or
+  // of another model.
+  enum class Take : uint8_t { kAll, kWeights };
+  static TrainerState load(const std::filesystem::path& checkpoint, runtime::ModelState& state,
+                           Take take = Take::kAll);
   static TrainerState read_trainer(const std::filesystem::path& checkpoint);
 
  private:

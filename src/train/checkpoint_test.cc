@@ -6,8 +6,10 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "base/error.h"
@@ -15,6 +17,7 @@
 #include "base/json.h"
 #include "model/config.h"
 #include "model/family.h"
+#include "optim/moments.h"
 #include "runtime/state_testing.h"
 #include "runtime/testing.h"
 
@@ -82,7 +85,7 @@ std::vector<std::vector<std::byte>> saved_of(const runtime::ModelState& state) {
   using enum runtime::StateArray;
   std::vector<std::vector<std::byte>> all;
   runtime::testing::each_parameter(state.graph(), [&](int u, int p, const graph::Parameter&) {
-    for (const auto array : {kHi, kLo, kMoment1, kMoment2}) {
+    for (const auto array : {kHi, kLo, kMoment1, kMoment2, kScales}) {
       all.push_back(runtime::testing::array_bytes(state, u, p, array));
     }
   });
@@ -109,6 +112,126 @@ TEST_F(CheckpointTest, IsTheSameFileWhereverTheStateLies) {
     CheckpointFolder::load(other / "step-3", loaded);
     EXPECT_TRUE(saved_of(loaded) == saved_of(state_));
     fs::remove_all(other);
+  }
+}
+
+// Moments as updates leave them, in the state's formats.
+void fill_moments(runtime::ModelState& state, uint64_t seed) {
+  using enum runtime::StateArray;
+  runtime::testing::each_parameter(state.graph(), [&](int u, int p, const graph::Parameter& parameter) {
+    const CounterRng rng(seed, static_cast<uint64_t>(100 * u + p));
+    std::vector<float> m, v;
+    for (int64_t i = 0; i < parameter.elements; ++i) {
+      m.push_back(static_cast<float>(rng.normal(static_cast<uint64_t>(i))));
+      v.push_back(m.back() * m.back() + 1e-3f);
+    }
+    const optim::MomentFormat format = state.format(u, p);
+    if (format.kind == optim::StateKind::kFp32) {
+      state.write(u, p, kMoment1, 0, std::as_bytes(std::span(m)));
+      state.write(u, p, kMoment2, 0, std::as_bytes(std::span(v)));
+      return;
+    }
+    std::vector<int8_t> m_codes(m.size());
+    std::vector<uint8_t> v_codes(m.size());
+    std::vector<float> scales(static_cast<size_t>(state.elements(u, p, kScales)));
+    optim::quantize_moments(m.data(), v.data(), {m_codes.data(), v_codes.data(), scales.data(), format.block},
+                            parameter.elements, nullptr);
+    state.write(u, p, kMoment1, 0, std::as_bytes(std::span(m_codes)));
+    state.write(u, p, kMoment2, 0, std::as_bytes(std::span(v_codes)));
+    state.write(u, p, kScales, 0, std::as_bytes(std::span(scales)));
+  });
+}
+
+// What load() logs.
+std::string log_of_load(const fs::path& checkpoint, runtime::ModelState& state) {
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_st>(log)));
+  CheckpointFolder::load(checkpoint, state);
+  spdlog::set_default_logger(before);
+  return log.str();
+}
+
+class EightBitCheckpointTest : public CheckpointTest {
+ protected:
+  // The larger matrices are more than are converted at a time.
+  EightBitCheckpointTest() : small_(model::build_graph(runtime::testing::small_llama(true, 12'000))) {}
+  TrainerState of_small() const {
+    TrainerState trainer = at(3);
+    trainer.model = small_.fingerprint;
+    return trainer;
+  }
+  graph::Graph small_;
+};
+
+TEST_F(EightBitCheckpointTest, HoldsTheStateAsItIs) {
+  for (const char* kind : {"8bit", "8bit:4096+embedding", "hybrid:0.4"}) {
+    SCOPED_TRACE(kind);
+    runtime::ModelState state(small_, DType::kBF16, kind), loaded(small_, DType::kBF16, kind);
+    state.initialize(3, nullptr);
+    fill_moments(state, 8);
+    checkpoints_.save(of_small(), state, 1);
+    EXPECT_EQ(log_of_load(step(3), loaded), "");
+    EXPECT_TRUE(saved_of(loaded) == saved_of(state));
+    const auto places = runtime::testing::random_places(small_, DType::kBF16, runtime::testing::kAllTiers, 4, kind);
+    runtime::testing::PlacedState placed(small_, DType::kBF16, places);
+    CheckpointFolder::load(step(3), *placed);
+    EXPECT_TRUE(saved_of(*placed) == saved_of(state));
+    CheckpointFolder(folder_ / "other").save(of_small(), *placed, 1);
+    EXPECT_TRUE(read_file(step(3) / "COMPLETE", 1 << 20) == read_file(folder_ / "other/step-3/COMPLETE", 1 << 20));
+    fs::remove_all(folder_);
+  }
+}
+
+TEST_F(EightBitCheckpointTest, IsConvertedWithALineThatSaysSo) {
+  runtime::ModelState plain(small_, DType::kBF16), small(small_, DType::kBF16, "8bit");
+  plain.initialize(3, nullptr);
+  fill_moments(plain, 8);
+  checkpoints_.save(of_small(), plain, 1);
+  const std::string line = log_of_load(step(3), small);
+  EXPECT_THAT(line, AllOf(HasSubstr("saved as fp32 is converted to this run's 8bit:256"), HasSubstr("14 parameters")));
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+  runtime::ModelState expected(small_, DType::kBF16, "8bit");
+  expected.initialize(3, nullptr);
+  fill_moments(expected, 8);  // draws the same numbers and quantises them
+  EXPECT_TRUE(saved_of(small) == saved_of(expected));
+
+  // Back to fp32, and from there the same codes again.
+  CheckpointFolder other(folder_ / "other");
+  other.save(of_small(), small, 1);
+  runtime::ModelState back(small_, DType::kBF16);
+  EXPECT_THAT(log_of_load(folder_ / "other/step-3", back), HasSubstr("saved as 8bit:256 is converted to this run's fp32"));
+  EXPECT_FALSE(saved_of(back) == saved_of(plain));
+  fs::remove_all(folder_);
+  checkpoints_.save(of_small(), back, 1);
+  runtime::ModelState again(small_, DType::kBF16, "8bit");
+  CheckpointFolder::load(step(3), again);
+  EXPECT_TRUE(saved_of(again) == saved_of(small));
+}
+
+TEST_F(EightBitCheckpointTest, ExportTakesTheWeightsAlone) {
+  runtime::ModelState state(small_, DType::kBF16, "8bit"), loaded(small_, DType::kBF16);
+  state.initialize(3, nullptr);
+  fill_moments(state, 8);
+  checkpoints_.save(of_small(), state, 1);
+  CheckpointFolder::load(step(3), loaded, CheckpointFolder::Take::kWeights);
+  runtime::ModelState expected(small_, DType::kBF16);
+  expected.initialize(3, nullptr);
+  EXPECT_TRUE(saved_of(loaded) == saved_of(expected));
+}
+
+TEST_F(EightBitCheckpointTest, ScalesThatNoUpdateLeavesAreRefused) {
+  runtime::ModelState state(small_, DType::kBF16, "8bit"), loaded(small_, DType::kBF16, "8bit");
+  fill_moments(state, 8);
+  const float bad = std::numeric_limits<float>::infinity();
+  state.write(1, 1, runtime::StateArray::kScales, 7, std::as_bytes(std::span(&bad, 1)));
+  checkpoints_.save(of_small(), state, 1);
+  try {
+    CheckpointFolder::load(step(3), loaded);
+    FAIL() << "not refused";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("/scales'"), HasSubstr("value 7 is inf")));
   }
 }
 

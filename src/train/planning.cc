@@ -66,6 +66,10 @@ plan::Policy read_policy(const std::filesystem::path& file, const graph::Graph& 
           machine.one_memory ? "one memory" : "different memories");
     }
   }
+  if (policy.optimizer_state != config.optimizer.state) {
+    throw InputError("{}: is for optimizer state {}; this run has optimizer.state {}: make them equal", file.string(),
+                     policy.optimizer_state, config.optimizer.state);
+  }
   if (policy.batch != shape.batch || policy.micro_batch != shape.micro_batch || policy.seq != shape.seq) {
     throw InputError("{}: is for batch {}, micro_batch {}, seq {}; this run has {}, {}, {}: make them equal",
                      file.string(), policy.batch, policy.micro_batch, policy.seq, shape.batch, shape.micro_batch,
@@ -226,26 +230,30 @@ class Planning {
 
   void take(const plan::Policy& policy) { run_.program = compile_sound(graph_, policy, options()); }
 
+  plan::Policy with_state(plan::Policy policy) const {
+    policy.optimizer_state = config_.optimizer.state;
+    return policy;
+  }
+
   // The fastest of those that fit; when none does, the least demanding one, for check_budgets to speak of.
   void choose_in_one_memory() {
     const std::vector<plan::Policy> with_disk = plan::disk_policies(graph_, shape_);
     for (const plan::Policy& policy : with_disk) {
-      if (policy.name == config_.plan.policy) return take(policy);
+      if (policy.name == config_.plan.policy) return take(with_state(policy));
     }
     if (config_.plan.policy == "lazytrain" || config_.plan.policy == plan::kPaperPolicy) {
       throw UsageError(
           "plan.policy: '{}' plans machines whose device and host are apart (device.profile, device.like); here they "
-          "are "
-          "one memory: `auto` takes the fastest policy that fits",
+          "are one memory: `auto` takes the fastest policy that fits",
           config_.plan.policy);
     }
-    if (config_.plan.policy != "auto") return take(plan::named_policy(config_.plan.policy, graph_, shape_));
+    if (config_.plan.policy != "auto") return take(with_state(plan::named_policy(config_.plan.policy, graph_, shape_)));
     std::vector<plan::Policy> policies = {plan::resident(graph_, shape_), plan::megatrain(graph_, shape_)};
     if (run_.machine.disk_bytes > 0) policies.insert(policies.end(), with_disk.begin(), with_disk.end());
     double best = 0;
     int64_t least = 0;
     for (const plan::Policy& policy : policies) {
-      plan::Program program = compile_sound(graph_, policy, options());
+      plan::Program program = compile_sound(graph_, with_state(policy), options());
       const int64_t bytes = program.tier_bytes[0] + program.tier_bytes[1];
       const bool fits = plan::fits(program, run_.budgets);
       if (!fits && (best > 0 || (least > 0 && bytes >= least))) continue;
@@ -277,7 +285,7 @@ class Planning {
     if (auto step = plan::named_step(task, config_.plan.policy, false)) {
       run_.program = std::move(step->program);
     } else {
-      take(plan::named_policy(config_.plan.policy, graph_, shape_));
+      take(with_state(plan::named_policy(config_.plan.policy, graph_, shape_)));
     }
   }
 

@@ -234,9 +234,13 @@ const std::vector<Key>& keys() {
       plan_key(
           "plan.gap", "proven distance from the best plan at which the solver stops", 0, 1,
           [](C & c) -> auto& { return c.plan.gap; }),
-      {"optimizer.state", "fp32", true,
+      {"optimizer.state", "fp32, 8bit, 8bit:BLOCK or hybrid:FRACTION; +embedding, -head", true,
        [](C& c, const std::string& v) {
-         optim::state_kind_from_name(v);
+         try {
+           optim::state_setting_from_name(v);
+         } catch (const UsageError& error) {
+           throw UsageError("optimizer.state: {}", error.what());
+         }
          c.optimizer.state = v;
        },
        [](const C& c) { return c.optimizer.state; }},

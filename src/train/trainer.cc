@@ -71,7 +71,7 @@ class Trainer {
         total_steps_(steps_of(config, data_.rows())),
         host_pool_(std::max(1, workers.host)),
         memory_(runtime::TierMemory::of(planned.program, planned.disk ? &*planned.disk : nullptr)),
-        state_(graph, planned.program.gradient, planned.program.state, memory_),
+        state_(graph, planned.program.gradient, planned.program.state, memory_, planned.program.moments),
         executor_(graph, std::move(planned.program), memory_, pool,
                   {.host_pool = workers.host > 0 ? &host_pool_ : nullptr,
                    .cores = workers.cores,

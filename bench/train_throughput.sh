@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Trains Qwen2.5-0.5B's shape from random weights, first with lazytrain, then with transformers + torch (bench/peers), in
 # one run on one machine, and prints tokens/s, peak memory and their ratios. Needs 16 GB of free memory for the peer.
-#   PYTHON=venv/bin/python bench/train_throughput.sh [STEPS=3] [POLICY=resident] [COMPUTE=bf16]
+#   PYTHON=venv/bin/python [STATE=fp32] bench/train_throughput.sh [STEPS=3] [POLICY=resident] [COMPUTE=bf16]
+# STATE: lazytrain's optimizer.state, such as 8bit.
 # PYTHON: an interpreter with torch and transformers (tools/golden/requirements.txt). Without it only lazytrain runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,7 +27,7 @@ steps: $steps
 compute: $compute
 device: {threads: $threads}
 plan: {policy: $policy}
-optimizer: {lr: 1.0e-5, schedule: constant, warmup: 0, clip: 1.0}
+optimizer: {state: "${STATE:-fp32}", lr: 1.0e-5, schedule: constant, warmup: 0, clip: 1.0}
 YAML
 /usr/bin/time -v "$lazytrain" train "$work/run.yaml" 2> "$work/log" || { cat "$work/log" >&2; exit 1; }
 sed -n '/where the time went/,/^memory:/p' "$work/log"

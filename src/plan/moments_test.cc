@@ -104,6 +104,7 @@ TEST(Moments, PiecesOnDiskBeginAtBlocks) {
     if (aligned) add(unit, {align_up(unit.block_elements, 4096) - unit.block_elements});
     add(unit, {3000, 1024});
     Policy policy = resident(graph, {1, 1, 8});
+    policy.units[1].weight_home = Tier::kHost;
     policy.units[1].optimizer_home = Tier::kDisk;
     const hw::Profile machine = testing::tiered_machine();
     for (const std::string state : {"fp32", "8bit", "8bit:4096"}) {
@@ -116,7 +117,8 @@ TEST(Moments, PiecesOnDiskBeginAtBlocks) {
         EXPECT_EQ(piece.first % 2048, 0);
         EXPECT_TRUE(may_cut(unit, program.moments[1], piece.first));
         next += piece.elements;
-        bytes += align_up(moments_of_piece(unit, program.moments[1], piece.first, piece.elements).bytes, kDiskAlignment);
+        bytes +=
+            align_up(moments_of_piece(unit, program.moments[1], piece.first, piece.elements).bytes, kDiskAlignment);
       }
       EXPECT_EQ(next, unit.block_elements);
       EXPECT_EQ(program.tier_bytes[2], bytes);

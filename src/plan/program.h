@@ -89,7 +89,7 @@ struct Program {
   int micro_batches = 1;
   bool one_memory = true;  // device and host are the same memory: nothing moves between them
   DType compute = DType::kBF16;
-  DType gradient = DType::kBF16;  // as stored
+  DType gradient = DType::kBF16;     // as stored
   std::vector<UnitFormats> moments;  // by unit: how the optimizer's are kept
   std::vector<UnitState> state;      // by unit
   std::vector<Buffer> buffers;

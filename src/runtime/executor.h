@@ -103,7 +103,7 @@ class Executor {
   std::unique_ptr<Throttle> throttle_;       // null: none
   DiskStore::Channel* disk_read_ = nullptr;  // of memory_
   DiskStore::Channel* disk_write_ = nullptr;
-  std::vector<UnitBinding> bindings_;  // by instruction, made once
+  std::vector<UnitBinding> bindings_;                     // by instruction, made once
   std::vector<std::vector<plan::PieceMoments>> moments_;  // by unit, piece
   std::vector<std::span<std::byte>> scratch_;
   std::array<OpProfile, plan::kLanes> lane_profile_;

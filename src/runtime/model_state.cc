@@ -198,7 +198,8 @@ ModelState::Part ModelState::part_in(const Storage& storage, StateArray array, s
     if (static_cast<size_t>(moments.parameter) != storage.index) continue;
     const optim::MomentArray* found = find_array(moments.layout, array);
     if (found == nullptr) break;
-    const int64_t begin = array == StateArray::kScales ? 2 * moments.first / moments.layout.format.block : moments.first;
+    const int64_t begin =
+        array == StateArray::kScales ? 2 * moments.first / moments.layout.format.block : moments.first;
     return {begin, begin + found->elements, {at.optimizer.tier, at.optimizer.offset + found->offset_bytes}};
   }
   return {};

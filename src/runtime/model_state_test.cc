@@ -189,7 +189,9 @@ TEST(ModelState, EightBitMomentsAreTheSameWhereverTheyLie) {
       EXPECT_EQ(one.elements(u, p, StateArray::kScales),
                 small ? 2 * div_ceil(parameter.elements, one.format(u, p).block) : 0);
       scales += small ? 1 : 0;
-      if (small) EXPECT_THROW(one.arrays(u, p), std::logic_error);
+      if (small) {
+        EXPECT_THROW(one.arrays(u, p), std::logic_error);
+      }
     });
     EXPECT_TRUE(one.in_place(StateArray::kScales));
     EXPECT_LT(one.bytes(), ModelState(graph, DType::kBF16).bytes());

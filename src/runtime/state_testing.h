@@ -130,8 +130,8 @@ class PlacedState {
 };
 
 inline std::vector<std::byte> array_bytes(const ModelState& state, int unit, int parameter, StateArray array) {
-  std::vector<std::byte> bytes(static_cast<size_t>(state.elements(unit, parameter, array) *
-                                                   state.element_bytes(unit, parameter, array)));
+  std::vector<std::byte> bytes(
+      static_cast<size_t>(state.elements(unit, parameter, array) * state.element_bytes(unit, parameter, array)));
   state.read(unit, parameter, array, 0, bytes);
   return bytes;
 }

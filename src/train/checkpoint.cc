@@ -41,8 +41,8 @@ struct Array {
 };
 
 // In the order of MomentLayout::arrays.
-constexpr std::array<runtime::StateArray, 3> kMoments = {
-    runtime::StateArray::kMoment1, runtime::StateArray::kMoment2, runtime::StateArray::kScales};
+constexpr std::array<runtime::StateArray, 3> kMoments = {runtime::StateArray::kMoment1, runtime::StateArray::kMoment2,
+                                                         runtime::StateArray::kScales};
 
 optim::MomentLayout layout_of(optim::MomentFormat format, int64_t elements) {
   const optim::StateParameter parameter{elements, optim::ParameterRole::kMatrix};
@@ -240,8 +240,9 @@ class StateReader {
     std::memcpy(scales.data(), bytes.data(), bytes.size());
     const auto bad = optim::first_bad_scale(scales.data(), std::ssize(scales));
     if (!bad || !fault_.empty()) return;
-    fault_ = fmt::format("{}: tensor '{}': value {} is {}, which no update leaves there; expected 0 or a positive float",
-                         file_.where(), a.tensor.name, *bad, scales[static_cast<size_t>(*bad)]);
+    fault_ =
+        fmt::format("{}: tensor '{}': value {} is {}, which no update leaves there; expected 0 or a positive float",
+                    file_.where(), a.tensor.name, *bad, scales[static_cast<size_t>(*bad)]);
   }
 
   // Piece by piece, so that the bytes are hashed while they are near.
@@ -262,6 +263,7 @@ class StateReader {
   void pass_by(const Array& a) {
     hash_.add(bytes_of(a));
     hash_.end_of_array();
+    if (take_ == CheckpointFolder::Take::kWeights) file_.drop(find(a.tensor.name));
   }
 
   void convert(const std::vector<Array>& moments, optim::MomentFormat saved, optim::MomentFormat kept) {
@@ -286,8 +288,9 @@ class StateReader {
                              nullptr);
       for (size_t i = 0; i < after.arrays.size(); ++i) {
         const optim::MomentArray& array = after.arrays[i];
-        state_.write(unit, parameter, kMoments[i], begin_of(i, kept, first),
-                     std::span(to).subspan(static_cast<size_t>(array.offset_bytes), static_cast<size_t>(array.bytes())));
+        state_.write(
+            unit, parameter, kMoments[i], begin_of(i, kept, first),
+            std::span(to).subspan(static_cast<size_t>(array.offset_bytes), static_cast<size_t>(array.bytes())));
       }
     }
     ++conversions_[{shown(saved), shown(kept)}];

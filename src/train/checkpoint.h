@@ -41,8 +41,7 @@ class CheckpointFolder {
   // a file is damaged (its hash is not the marker's, scales that no update leaves), of another step than its folder or
   // of another model.
   enum class Take : uint8_t { kAll, kWeights };
-  static TrainerState load(const std::filesystem::path& checkpoint, runtime::ModelState& state,
-                           Take take = Take::kAll);
+  static TrainerState load(const std::filesystem::path& checkpoint, runtime::ModelState& state, Take take = Take::kAll);
   static TrainerState read_trainer(const std::filesystem::path& checkpoint);
 
  private:

@@ -201,7 +201,8 @@ TEST_F(EightBitCheckpointTest, IsConvertedWithALineThatSaysSo) {
   CheckpointFolder other(folder_ / "other");
   other.save(of_small(), small, 1);
   runtime::ModelState back(small_, DType::kBF16);
-  EXPECT_THAT(log_of_load(folder_ / "other/step-3", back), HasSubstr("saved as 8bit:256 is converted to this run's fp32"));
+  EXPECT_THAT(log_of_load(folder_ / "other/step-3", back),
+              HasSubstr("saved as 8bit:256 is converted to this run's fp32"));
   EXPECT_FALSE(saved_of(back) == saved_of(plain));
   fs::remove_all(folder_);
   checkpoints_.save(of_small(), back, 1);

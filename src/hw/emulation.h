@@ -16,8 +16,8 @@ struct Emulation {
 // links.
 Emulation emulate(const Profile& target, const Profile& here);
 
-// The same with given factors: `time` as scale, `bytes` of a transfer here for one there, `boundary` likewise of the
-// memory sizes.
+// The same with given factors, each of something here for one there: `time` of the seconds, `transfer` of the bytes
+// that links and the host move and that host and disk hold, `device` of the bytes that the device holds.
 struct Scaling {
   double time = 1;
   double transfer = 1;

@@ -5,12 +5,13 @@
 #include <filesystem>
 #include <string>
 
+#include "plan/program.h"
 #include "runtime/disk_store_file.h"
 #include "runtime/disk_store_system.h"
 
 namespace lazytrain::runtime {
 
-inline constexpr int64_t kDiskAlignment = 4096;  // of offsets, lengths and addresses, in bytes
+using plan::kDiskAlignment;  // of offsets, lengths and addresses, in bytes
 
 class ExtentFile {
  public:

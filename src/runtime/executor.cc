@@ -24,12 +24,12 @@ Executor::Executor(const graph::Graph& graph, plan::Program program, TierMemory&
     }
   }
   if (options.rates != nullptr) {
+    throttle_ = std::make_unique<Throttle>(*options.rates);
     host_seconds_ = options.rates->host_seconds;
     if (!host_seconds_.empty() && host_seconds_.size() != program_.instructions.size()) {
       throw std::logic_error("seconds of the host lane are of another program");
     }
   }
-  if (options.rates != nullptr) throttle_ = std::make_unique<Throttle>(*options.rates);
   if (memory.has_disk()) {
     disk_read_ = &memory.disk(DiskUser::kReadLane);
     disk_write_ = &memory.disk(DiskUser::kWriteLane);

@@ -8,7 +8,7 @@
 namespace lazytrain::runtime {
 namespace {
 
-constexpr int64_t kGrain = 1 << 16;  // elements a part of a merge or bytes a part of a copy, at least
+constexpr int64_t kGrain = 1 << 16;  // bytes a part of a copy at least
 
 const plan::Use* use_of(const plan::Instruction& instruction, plan::Role role) {
   const auto it = std::find_if(instruction.uses.begin(), instruction.uses.end(),
@@ -25,7 +25,8 @@ void merge(const std::byte* hi, const std::byte* lo, std::byte* out, int64_t beg
 
 }  // namespace
 
-// At the lane's emulated rate, or all at once over the pool.
+// At the lane's emulated rate, or all at once over the pool. `copy` gets multiples of thousands of bytes, so that no
+// element is cut.
 void Executor::paced(plan::Lane lane, int64_t bytes, const std::function<void(int64_t, int64_t)>& copy) {
   if (throttle_) return throttle_->transfer(lane, bytes, copy);
   pool_of(lane).parallel_for(bytes, kGrain, copy);
@@ -44,14 +45,7 @@ void Executor::copy_in(const plan::Instruction& instruction) {
     return;
   }
   const std::byte* lo = hi + buffer(from).bytes / 2;
-  if (throttle_) {  // 4 bytes an element go over the link
-    throttle_->transfer(instruction.lane, 4 * elements,
-                        [&](int64_t begin, int64_t end) { merge(hi, lo, out, begin / 4, end / 4); });
-  } else {
-    pool_of(instruction.lane).parallel_for(elements, kGrain, [&](int64_t begin, int64_t end) {
-      merge(hi, lo, out, begin, end);
-    });
-  }
+  paced(instruction.lane, 4 * elements, [&](int64_t begin, int64_t end) { merge(hi, lo, out, begin / 4, end / 4); });
 }
 
 // Between device and host, as it is; fp32 gradients that go to a bf16 store are rounded on the way.
@@ -70,9 +64,8 @@ void Executor::move(const plan::Instruction& instruction) {
   }
   const auto* sum = reinterpret_cast<const float*>(from);
   auto* stored = reinterpret_cast<bf16*>(to);
-  // Element i leaves with the byte before its last, so that pieces of any number of bytes hand on each element once.
   paced(instruction.lane, buffer(source).bytes / 2, [&](int64_t begin, int64_t end) {
-    for (int64_t i = (begin + 1) / 2; i < (end + 1) / 2; ++i) stored[i] = to_bf16(sum[i]);
+    for (int64_t i = begin / 2; i < end / 2; ++i) stored[i] = to_bf16(sum[i]);
   });
 }
 
@@ -91,10 +84,9 @@ void Executor::disk_transfer(const plan::Instruction& instruction) {
   for (const plan::Use& use : instruction.uses) {
     if (use.role != (read ? plan::Role::kSource : plan::Role::kTarget)) continue;
     const plan::Buffer& part = buffer(use);
-    if (throttle_) {
-      constexpr int64_t kAligned = plan::kDiskAlignment;
-      throttle_->transfer(instruction.lane, part.bytes / kAligned, [&](int64_t begin, int64_t end) {
-        transfer(memory + begin * kAligned, part.offset + begin * kAligned, (end - begin) * kAligned);
+    if (throttle_) {  // its pieces are multiples of kDiskAlignment, as the part is
+      throttle_->transfer(instruction.lane, part.bytes, [&](int64_t begin, int64_t end) {
+        transfer(memory + begin, part.offset + begin, end - begin);
       });
     } else {
       transfer(memory, part.offset, part.bytes);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/arith.h"
+
 namespace lazytrain::runtime {
 namespace {
 
 // A piece takes about this long, so that a change of the joint share is felt soon and sleeping costs little.
 constexpr double kPieceSeconds = 2e-3;
-constexpr int64_t kLeastPiece = 16 << 10;  // bytes
+constexpr int64_t kLeastPiece = 16 << 10;  // bytes; every piece but the last is a multiple of it
 // Lateness up to this is made up for by the next piece: a sleep that ends late slows down nothing.
 constexpr std::chrono::microseconds kCredit{200};
 
@@ -56,7 +58,8 @@ void Throttle::transfer(plan::Lane lane, int64_t bytes, const std::function<void
   free_at = std::max(free_at, Clock::now() - kCredit);
   for (int64_t begin = 0; begin < bytes;) {
     const double r = rate(lane);
-    const int64_t piece = r <= 0 ? bytes : std::max(kLeastPiece, static_cast<int64_t>(r * kPieceSeconds));
+    const int64_t piece =
+        r <= 0 ? bytes : align_up(std::max(kLeastPiece, static_cast<int64_t>(r * kPieceSeconds)), kLeastPiece);
     const int64_t end = std::min(bytes, begin + piece);
     copy(begin, end);
     if (r > 0) {

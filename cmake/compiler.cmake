@@ -4,8 +4,11 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
+# What lets ccache look into precompiled headers.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  add_compile_options(-fpch-preprocess)  # lets ccache look into precompiled headers
+  add_compile_options(-fpch-preprocess)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
 
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow)
@@ -27,8 +30,17 @@ endif()
 
 if(LAZYTRAIN_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    message(FATAL_ERROR "LAZYTRAIN_FUZZ needs clang (libFuzzer): cmake --preset fuzz")
+    message(FATAL_ERROR "LAZYTRAIN_FUZZ needs clang (libFuzzer): cmake --preset asan")
   endif()
-  # Coverage for every library; only the programs in fuzz/ link the fuzzer's main.
+  # Only the programs in fuzz/ link the fuzzer's main.
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
+
+# Coverage is counted in the rooms that read files. The others would only be slower; they keep the flag above, without
+# which they could not share precompiled headers.
+function(without_coverage target)
+  if(LAZYTRAIN_FUZZ)
+    target_compile_options(${target} PRIVATE
+      -fno-sanitize-coverage=inline-8bit-counters,indirect-calls,trace-cmp,pc-table,stack-depth)
+  endif()
+endfunction()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the libFuzzer programs (preset fuzz, clang) and runs each for SECONDS (default 60), as many at a time as there
+# Builds the libFuzzer programs (preset asan, clang) and runs each for SECONDS (default 60), as many at a time as there
 # are cores. Prints one line a target and exits with the number of targets that failed. New inputs and crashes stay in
-# build/fuzz/; a crash file is run again with build/fuzz/fuzz/TARGET FILE.
+# build/asan/; a crash file is run again with build/asan/fuzz/TARGET FILE.
 #   scripts/fuzz.sh [SECONDS] [TARGET...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,21 +10,21 @@ seconds=${1:-60}
 [[ $seconds =~ ^[0-9]+$ ]] || { echo "usage: scripts/fuzz.sh [SECONDS] [TARGET...]" >&2; exit 2; }
 shift || true
 cores=$(nproc)
-cmake --preset fuzz >/dev/null
+cmake --preset asan >/dev/null
 if [[ $# -gt 0 ]]; then
   targets=("$@")
 else
   targets=()
   for source in fuzz/*_fuzz.cc; do targets+=("$(basename "$source" .cc)"); done
 fi
-cmake --build --preset fuzz --target "${targets[@]}" -- -j "$cores"
+cmake --build --preset asan --target "${targets[@]}" -- -j "$cores"
 
 run_target() {
-  local name=$1 work=build/fuzz/work/$1
+  local name=$1 work=build/asan/work/$1
   mkdir -p "$work/corpus" "$work/crashes" "fuzz/corpus/$name"
   local status=0
   # New inputs go to the first folder, the committed seeds are only read.
-  build/fuzz/fuzz/"$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
+  build/asan/fuzz/"$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
     -artifact_prefix="$work/crashes/" "$work/corpus" "fuzz/corpus/$name" >"$work/log" 2>&1 || status=$?
   local runs
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/log")

@@ -52,6 +52,10 @@ for test in tests/*.sh; do
   if [[ -x $test ]]; then run_end_to_end "$test"; fi
 done
 
+# The failures once more, last.
+for log in "$logs"/*.log; do
+  sed -n "s/^failed: /&unit test /p; s|^not ok |failed: tests/$(basename "$log" .log).sh: |p" "$log"
+done
 if [[ $skipped -gt 0 ]]; then echo "skipped end-to-end tests: $skipped"; fi
 echo "$passed passed, $failed failed"
 [[ $failed -eq 0 ]]

@@ -30,11 +30,17 @@ failed=$((failed + errors))
 if [[ -f $build/Testing/Temporary/LastTestsFailed.log ]]; then
   while IFS=: read -r _ name; do
     if ! sed -n 2p "$results/${name}_test.xml" 2>/dev/null | grep -qE '\b(failures|errors)="[1-9]'; then
-      echo "$name: the program failed outside of its cases"
+      echo "failed: $name: the program failed outside of its cases"
       failed=$((failed + 1))
     fi
   done <"$build/Testing/Temporary/LastTestsFailed.log"
 fi
+# The failed cases by name, last, where a long log is read first.
+find "$results" -name '*.xml' -exec awk '
+  match($0, /<testcase name="[^"]*"/) { name = substr($0, RSTART + 16, RLENGTH - 17) }
+  match($0, /classname="[^"]*"/) { name = substr($0, RSTART + 11, RLENGTH - 12) "." name }
+  match($0, /<failure message="[^"]*"/) { print "failed: " name ": " substr($0, RSTART + 18, RLENGTH - 19) }' {} + |
+  sed 's/&#x0A;/ | /g; s/&lt;/</g; s/&gt;/>/g; s/&quot;/"/g; s/&apos;/'"'"'/g; s/&amp;/\&/g' | cut -c 1-600
 if [[ $cases -eq 0 ]]; then
   echo "no test has run: build first (scripts/build.sh ${1:-release})"
   failed=$((failed + 1))

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/sanitizers.h"
 #include "runtime/executor.h"
 #include "runtime/run_record.h"
 #include "runtime/state_testing.h"
@@ -56,11 +57,7 @@ plan::Program compiled_for(const graph::Graph& graph, const plan::Policy& policy
 
 // How many policies of each of 18 kinds, fewer under a sanitizer; LAZYTRAIN_POLICIES says otherwise.
 uint64_t policies_a_kind() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr uint64_t kPolicies = 2;
-#else
-  constexpr uint64_t kPolicies = 12;
-#endif
+  constexpr uint64_t kPolicies = kSanitized ? 2 : 12;
   const char* text = std::getenv("LAZYTRAIN_POLICIES");
   return text == nullptr ? kPolicies : std::strtoull(text, nullptr, 10);
 }

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/sanitizers.h"
 #include "plan/mip/instance_testing.h"
 #include "plan/mip/solve.h"
 
@@ -316,12 +317,7 @@ double brute_force(const Instance& in) {
   return best;
 }
 
-// Sanitized code takes ten times as long: a few of each kind are enough there.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kMost = 5;
-#else
-constexpr uint64_t kMost = 1000;
-#endif
+constexpr uint64_t kMost = kSanitized ? 5 : 1000;
 
 void compare(const RandomInstance& kind, uint64_t first, uint64_t count) {
   if (!has_highs()) GTEST_SKIP() << "this build has no HiGHS";

@@ -28,11 +28,22 @@ add_counts() {
   failed=$((failed + BASH_REMATCH[2]))
 }
 
+# Runs one test; its log is shown whole when it ends, as others run beside it; its exit status is left beside
+# the log.
 run_end_to_end() {
-  local test=$1 log status=0 before=$failed
-  log=$logs/$(basename "$test").log
-  echo "== $test"
-  LAZYTRAIN=$PWD/build/release/lazytrain "$test" 2>&1 | tee "$log" || status=$?
+  local test=$1 log status=0
+  log=$logs/$(basename "$test" .sh).log
+  LAZYTRAIN=$PWD/build/release/lazytrain "$test" >"$log" 2>&1 || status=$?
+  printf '== %s\n%s\n' "$test" "$(cat "$log")"
+  echo "$status" >"${log%.log}.status"
+}
+export -f run_end_to_end
+export logs
+
+count_end_to_end() {
+  local test=$1 log status before=$failed
+  log=$logs/$(basename "$test" .sh).log
+  status=$(cat "${log%.log}.status" 2>/dev/null || echo 1)
   if [[ $status -eq 77 ]]; then
     skipped=$((skipped + 1))
     echo "$test: skipped"
@@ -47,10 +58,10 @@ run_end_to_end() {
 scripts/unit_tests.sh release 2>&1 | tee "$logs/unit.log" || true
 add_counts "$logs/unit.log" || failed=$((failed + 1))
 
-shopt -s nullglob
-for test in tests/*.sh; do
-  if [[ -x $test ]]; then run_end_to_end "$test"; fi
-done
+# As many at a time as there are cores; the longest (tiers, resume) are among the first from behind.
+mapfile -t tests < <(find tests -maxdepth 1 -name '*.sh' -executable | sort -r)
+printf '%s\n' "${tests[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run_end_to_end "$1"' _ {}
+for test in "${tests[@]}"; do count_end_to_end "$test"; done
 
 # The failures once more, last.
 for log in "$logs"/*.log; do

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/sanitizers.h"
 #include "runtime/executor.h"
 #include "runtime/run_record.h"
 #include "runtime/state_testing.h"
@@ -57,7 +56,11 @@ plan::Program compiled_for(const graph::Graph& graph, const plan::Policy& policy
 
 // How many policies of each of 18 kinds, fewer under a sanitizer; LAZYTRAIN_POLICIES says otherwise.
 uint64_t policies_a_kind() {
-  constexpr uint64_t kPolicies = kSanitized ? 2 : 12;
+#ifdef LAZYTRAIN_SANITIZED
+  constexpr uint64_t kPolicies = 2;
+#else
+  constexpr uint64_t kPolicies = 12;
+#endif
   const char* text = std::getenv("LAZYTRAIN_POLICIES");
   return text == nullptr ? kPolicies : std::strtoull(text, nullptr, 10);
 }
@@ -113,7 +116,7 @@ TEST(Tiers, EightBitMomentsGiveTheBitsOfResident) {
   const Folder folder;
   const DiskOptions disk = folder.disk(true);
   constexpr std::array kStates = {"8bit", "8bit:4096+embedding", "hybrid:0.5", "8bit:64-head"};
-  int with_disk = 0;
+  int runs = 0, with_disk = 0;
   for (size_t i = 0; i < kStates.size(); ++i) {
     const graph::Graph graph = model::build_graph(testing::small_llama(i % 2 == 0));
     const plan::Shape shape{4, i % 2 == 0 ? 4 : 3, kSeq};
@@ -132,6 +135,7 @@ TEST(Tiers, EightBitMomentsGiveTheBitsOfResident) {
         plan::Policy policy = plan::testing::random_tiered_policy(graph, shape, 1000 * seed + i);
         policy.optimizer_state = kStates[i];
         plan::Program program = compiled_for(graph, policy, compute, 2, machine.profile);
+        ++runs;
         with_disk += program.tier_bytes[2] > 0 ? 1 : 0;
         testing::expect_equal(
             testing::record(graph, std::move(program), pool, &disk), expected,
@@ -140,7 +144,7 @@ TEST(Tiers, EightBitMomentsGiveTheBitsOfResident) {
       }
     }
   }
-  EXPECT_GT(with_disk, 10);
+  EXPECT_GT(with_disk, runs / 4);
 }
 
 TEST(Tiers, UpdatesOfEightBitMomentsGiveTheSameBitsWithAnyThreads) {

@@ -87,10 +87,15 @@ void bf16_gemm(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b
       sum.append_sum(1.0f);
       attributes.set_post_ops(sum);
     }
-    const dnnl::matmul::desc matmul(describe(m, k, a, memory::data_type::bf16),
-                                    describe(k, n, b, memory::data_type::bf16),
-                                    describe(m, n, c, memory::data_type::f32));
-    execute_bf16(thread, dnnl::matmul::primitive_desc(matmul, attributes, thread.engine), a, b, c, scratch);
+    const memory::desc left = describe(m, k, a, memory::data_type::bf16);
+    const memory::desc right = describe(k, n, b, memory::data_type::bf16);
+    const memory::desc out = describe(m, n, c, memory::data_type::f32);
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::matmul::primitive_desc primitive(thread.engine, left, right, out, attributes);
+#else
+    const dnnl::matmul::primitive_desc primitive({left, right, out}, attributes, thread.engine);
+#endif
+    execute_bf16(thread, primitive, a, b, c, scratch);
   } catch (const dnnl::error& error) {
     throw RunError("oneDNN: bf16 matmul {}x{}x{} failed with status {} ({}). The machine may lack memory.", m, n, k,
                    static_cast<int>(error.status), error.what());
@@ -98,9 +103,13 @@ void bf16_gemm(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b
 }
 
 CpuBf16 cpu_bf16() {
-  const auto isa = dnnl::get_effective_cpu_isa();
-  if (isa == dnnl::cpu_isa::avx512_core_amx) return CpuBf16::kFast;
-  if (isa != dnnl::cpu_isa::avx512_core_bf16) return CpuBf16::kNone;
+  // Each instruction set has the bits of those that it contains.
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto has = [isa](dnnl::cpu_isa wanted) {
+    return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+  };
+  if (has(dnnl::cpu_isa::avx512_core_amx)) return CpuBf16::kFast;
+  if (!has(dnnl::cpu_isa::avx512_core_bf16)) return CpuBf16::kNone;
   return is_amd() ? CpuBf16::kFast : CpuBf16::kSlow;
 }
 

@@ -83,6 +83,7 @@ expect "a sequence above the model's" 2 "^error: --seq: 1024 .*512" "$LAZYTRAIN"
 expect "a size that is none" 2 "^error: --device-memory" plan --device-memory lots
 expect "8-bit optimizer state" 0 "^ +optimizer state +[0-9.]+ .B$" plan --optimizer-state 8bit
 expect "an unknown optimizer state" 2 "optimizer state '4bit' is unknown" plan --optimizer-state 4bit
+expect "--no-clip has no meaning in one memory" 2 "^error: --no-clip" plan --no-clip
 for option in --gap --time-limit --mps --disk-memory; do
   expect "$option has no meaning in one memory" 2 "^error: $option" plan "$option" 1
 done

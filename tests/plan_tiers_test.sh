@@ -79,6 +79,22 @@ printf 'model: m\noutput: run\ndata: {train: data.jsonl}\nseq: 16\nbatch: 2\nste
 expect "a plan of another machine does not train here" 1 "own.json: was made for rtx3090, whose device and host are different" \
   "$LAZYTRAIN" train run.yaml
 
+# --- gradients that are not clipped: updates begin in backward
+slow_host() { "$LAZYTRAIN" plan --model "$model" --profile slow.json --batch 16 --seq 1024 --time-limit 2 "$@"; }
+sed -E 's/"host_bandwidth": [0-9.e+]+/"host_bandwidth": 2e10/' "$root/profiles/rtx3090.json" >slow.json
+slow_host --json >clipped.json 2>/dev/null
+expect "updates in backward" 0 "^updates: +[1-9][0-9]*% of the parameters in backward" slow_host --no-clip --out early.json
+slow_host --no-clip --json >early_figures.json 2>/dev/null
+check "on a slow host the step is shorter" less "$(field step_s early_figures.json)" "$(field step_s clipped.json)"
+check "its plan says so" grep -q '"update_in_backward": true' early.json
+expect "it is simulated like any other" 0 "^updates: " "$LAZYTRAIN" simulate --plan early.json
+expect "fixed rules know of no such thing" 2 "^error: --no-clip: policy megatrain is a fixed rule" slow_host --no-clip --policy megatrain
+sed -e 's/"update_in_backward": false/"update_in_backward": true/' own.json >own_early.json
+expect "it does not train, and why" 2 "own_early.json: has .update_in_backward.*not all finite.*without --no-clip" \
+  "$LAZYTRAIN" train run.yaml "plan.policy=$work/own_early.json"
+sed 's/"optimizer_home": "host"/"optimizer_home": "disk"/' own_early.json >no_early.json
+expect "a policy that cannot do it" 2 "has update_in_backward, and no unit" "$LAZYTRAIN" simulate --plan no_early.json
+
 # --- what does not fit, and what is wrong
 expect "a device that is too small" 3 "^device: .* short" plan_for rtx3090 --device-memory 1GB
 expect "state that fits nowhere" 3 "the model's state is [0-9.]+ GB: weights" plan_for rtx3090 --host-memory 20GB --disk-memory 10GB

@@ -35,6 +35,7 @@ struct PlanArgs {
   std::string measured;
   bool explain = false;
   bool compare = false;
+  bool no_clip = false;
   bool json = false;
 };
 
@@ -56,6 +57,7 @@ void refuse_solving(const PlanArgs& args) {
                                       {"--mps", !solving.mps.empty()},
                                       {"--disk-memory", !args.disk_memory.empty()},
                                       {"--measured", !args.measured.empty()},
+                                      {"--no-clip", args.no_clip},
                                       {"--explain", args.explain}}) {
     if (!given) continue;
     throw UsageError(
@@ -108,6 +110,7 @@ Answer plan_on_several_memories(const PlanArgs& args, const graph::Graph& graph,
   plan::Shape shape = args.shape;
   if (shape.micro_batch == 0) shape.micro_batch = shape.batch;
   plan::PlanningTask task{graph, machine, shape, compute, args.optimizer_state, {}, budget_gb(budgets, machine)};
+  task.update_in_backward = args.no_clip;
   std::optional<plan::Measurements> measured;
   if (!args.measured.empty()) {
     measured = plan::measurements_from_json(read_json(args.measured), args.measured);
@@ -198,6 +201,8 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->capture_default_str();
   command->add_option("--measured", args->measured,
                       "File of what steps of this model took on this machine; without it the costs are the profile's");
+  command->add_flag("--no-clip", args->no_clip,
+                    "Gradients are not clipped: updates may begin in backward (for `simulate`; `train` refuses them)");
   command->add_flag("--explain", args->explain, "Print what each kind of layer costs and could retain");
   command->add_flag("--compare", args->compare, "Print what the other policies would take");
   command->add_option("--out", args->out, "File for the plan (JSON), for `simulate`, `report` and plan.policy");

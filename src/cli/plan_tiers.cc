@@ -49,6 +49,10 @@ TiersAnswer plan_on_tiers(const plan::PlanningTask& task, const TiersRequest& re
   std::vector<std::string> known = plan::step_names();
   known.emplace_back(kPlanner);
   plan::check_policy_name(name, "--policy", known);
+  if (task.update_in_backward && name != kPlanner) {
+    throw UsageError(
+        "--no-clip: policy {} is a fixed rule, whose updates do not begin in backward; leave one of them out", name);
+  }
   if (!request.mps.empty()) plan::write_mps(plan::build_problem(plan::make_instance(task)).mip, request.mps);
   TiersAnswer answer;
   answer.budget = task.budget;

@@ -50,6 +50,9 @@ class Compiler {
   void check_homes() const;
   void add_state();
   void add_unit_state(int u);
+  void check_early_updates() const;
+  int64_t early_elements(int u) const;
+  std::vector<int64_t> cuts_of(int u) const;
   void add_scratch();
   int add_buffer(Purpose purpose, Tier tier, int u, int64_t bytes, const std::string& name);
   int add_state_buffer(Purpose purpose, Tier tier, int u, int64_t bytes, const std::string& name);
@@ -62,6 +65,7 @@ class Compiler {
   // compiler_update.cc: updates, and weights on their way to the kernels.
   void emit_update(int u, int weights_for_window);
   void emit_piece_update(int u, int piece, int weights_for_window);
+  void emit_early_update(int u);
   void stage(int u, int piece);  // reads what an update needs from disk
   void write_back(size_t keep);
   void prepare_weights(size_t window);

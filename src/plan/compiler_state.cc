@@ -94,6 +94,40 @@ void Compiler::add_state() {
     uses_disk_ = uses_disk_ || state_on_disk(u) || policy(u).retained_home == Tier::kDisk;
     add_unit_state(u);
   }
+  if (program_.policy.update_in_backward) check_early_updates();
+}
+
+void Compiler::check_early_updates() const {
+  for (const UnitState& state : program_.state) {
+    if (std::any_of(state.begin(), state.end(), [](const StatePiece& piece) { return piece.early; })) return;
+  }
+  throw UsageError(
+      "plan '{}' has update_in_backward, and no unit that it could be done for: state on disk waits for the next "
+      "forward, and so does an early_update of 0. Leave the key out, or give a unit its state in memory",
+      program_.policy.name);
+}
+
+// Of a unit's block, from its begin, what backward updates: memory's cache lines whole, and no block of 8-bit moments
+// cut.
+int64_t Compiler::early_elements(int u) const {
+  constexpr int64_t kMultiple = 64, kMostTries = 1 << 16;
+  const int64_t elements = unit(u).block_elements;
+  const double part = policy(u).early_update;
+  if (!program_.policy.update_in_backward || state_on_disk(u)) return 0;
+  if (part >= 1) return elements;
+  int64_t at = static_cast<int64_t>(part * static_cast<double>(elements)) / kMultiple * kMultiple;
+  for (int64_t tries = 0; at > 0 && tries < kMostTries; ++tries, at -= kMultiple) {
+    if (may_cut(unit(u), program_.moments[static_cast<size_t>(u)], at)) return at;
+  }
+  return 0;
+}
+
+std::vector<int64_t> Compiler::cuts_of(int u) const {
+  if (state_on_disk(u)) {
+    return state_cuts(unit(u), program_.moments[static_cast<size_t>(u)], options_.piece_elements);
+  }
+  const int64_t end = unit(u).block_elements, early = early_elements(u);
+  return early > 0 && early < end ? std::vector<int64_t>{0, early, end} : std::vector<int64_t>{0, end};
 }
 
 // Weights, optimizer state and gradients one after the other (in one memory: as state_layout), in memory each as one
@@ -105,8 +139,8 @@ void Compiler::add_unit_state(int u) {
     return add_state_buffer(purpose, tier, u, bytes, fmt::format("{} of {}", name_of(purpose), unit(u).name));
   };
   const UnitFormats& formats = program_.moments[static_cast<size_t>(u)];
-  const std::vector<int64_t> cuts = state_on_disk(u) ? state_cuts(unit(u), formats, options_.piece_elements)
-                                                     : std::vector<int64_t>{0, unit(u).block_elements};
+  const std::vector<int64_t> cuts = cuts_of(u);
+  const int64_t early = early_elements(u);
   std::vector<int64_t> moments;  // bytes by piece
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     moments.push_back(moments_of_piece(unit(u), formats, cuts[i], cuts[i + 1] - cuts[i]).bytes);
@@ -135,6 +169,7 @@ void Compiler::add_unit_state(int u) {
       return add_state_buffer(purpose, Tier::kDisk, u, align_up(bytes, kDiskAlignment),
                               fmt::format("{} of {}, piece {}", what, unit(u).name, state.size()));
     };
+    piece.early = cuts[i + 1] <= early;
     if (weights < 0) {
       on_disk.hi = part(Purpose::kWeights, "weights", 2 * piece.elements);
       on_disk.lo = part(Purpose::kWeights, "remainders", 2 * piece.elements);
@@ -235,6 +270,7 @@ void Compiler::emit_accumulates(size_t keep) {
       transfer(Action::kCopyOut, Lane::kD2H, u, 0, buffer, store);
       emit(Action::kAccumulate, Lane::kHost, u, {{store, Role::kGradientStore, true}});
     }
+    emit_early_update(u);
     if (!to_disk) continue;
     std::vector<Use> uses = {{store, Role::kSource, false}};
     for (const PieceOnDisk& piece : on_disk_[static_cast<size_t>(u)]) {

@@ -29,7 +29,8 @@ void Compiler::stage(int u, int piece) {
   staged_[{u, piece}] = to;
 }
 
-// The optimizer step that belongs to the gradients of the step before: unit 0 first, so that forward chases it. Where
+// The optimizer step that belongs to the gradients of the step before, but for what backward did of it already: unit 0
+// first, so that forward chases it. Where
 // state lies on disk, the next piece is read while this one is updated, and the one before is written. Weights that
 // are read from disk go on to `weights_for_window` (-1: none wants them) on the way.
 void Compiler::emit_update(int u, int weights_for_window) {
@@ -46,9 +47,21 @@ void Compiler::emit_update(int u, int weights_for_window) {
     emit_piece_update(u, piece, weights_for_window);
     write_back(1);
   }
-  if (pieces == 0) emit_piece_update(u, 0, -1);
+  for (size_t piece = 0; pieces == 0 && piece < program_.state[i].size(); ++piece) {
+    if (!program_.state[i][piece].early) emit_piece_update(u, static_cast<int>(piece), -1);
+  }
   updated_[i] = true;
   if (u == head_) write_back(0);
+}
+
+// What of the update belongs to this step's gradient, which has just been stored. Nothing reads the unit's weights any
+// more before the next step: its backward is over, and with it what is run again of its block. (A tied head reads the
+// embedding's, whose gradient is the last.)
+void Compiler::emit_early_update(int u) {
+  const UnitState& state = program_.state[static_cast<size_t>(u)];
+  for (size_t piece = 0; piece < state.size(); ++piece) {
+    if (state[piece].early) emit_piece_update(u, static_cast<int>(piece), -1);
+  }
 }
 
 void Compiler::emit_piece_update(int u, int piece, int weights_for_window) {

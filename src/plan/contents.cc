@@ -16,6 +16,8 @@ enum class What : uint8_t {
   kWeights,       // of `unit`
   kOldState,      // optimizer state of `unit`, before the update of this step
   kState,         // optimizer state of `unit`
+  kNextWeights,   // of `unit`, their first `count` pieces updated with the gradient of this step
+  kNextState,     // likewise, optimizer state
   kOldGradient,   // of `unit`, as the step before stored it
   kStored,        // gradient of `unit`, of this step
   kBoundary,      // behind `unit`, of micro-batch `count`
@@ -29,11 +31,13 @@ enum class What : uint8_t {
   kStaged,        // likewise, updated
   kSomeWeights    // of the first `count` pieces of `unit`
 };
-constexpr std::array<std::string_view, 17> kWhatNames = {"nothing",
+constexpr std::array<std::string_view, 19> kWhatNames = {"nothing",
                                                          "weights before their update",
                                                          "weights",
                                                          "optimizer state before its update",
                                                          "optimizer state",
+                                                         "weights of the next step",
+                                                         "optimizer state of the next step",
                                                          "the gradient of the step before",
                                                          "the stored gradient",
                                                          "boundary",
@@ -69,14 +73,19 @@ class Follower {
       : program_(program), contents_(program.buffers.size()), head_(static_cast<int>(program.policy.units.size()) - 1) {
     for (size_t u = 0; u < program.state.size(); ++u) {
       int64_t elements = 0;
-      for (const StatePiece& piece : program.state[u]) elements += piece.elements;
+      int early = 0;
+      for (const StatePiece& piece : program.state[u]) {
+        elements += piece.elements;
+        early += piece.early ? 1 : 0;
+      }
+      early_.push_back(early);
       weight_bytes_[static_cast<int>(u)] = 4 * elements;
     }
     for (size_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];
       if (!buffer.state || buffer.tier == Tier::kDisk) continue;
-      if (buffer.purpose == Purpose::kWeights) contents_[b] = {What::kOldWeights, buffer.unit, 0};
-      if (buffer.purpose == Purpose::kOptimizer) contents_[b] = {What::kOldState, buffer.unit, 0};
+      if (buffer.purpose == Purpose::kWeights) contents_[b] = at_begin(buffer.unit, What::kOldWeights, What::kWeights);
+      if (buffer.purpose == Purpose::kOptimizer) contents_[b] = at_begin(buffer.unit, What::kOldState, What::kState);
       if (buffer.purpose == Purpose::kGradients) contents_[b] = {What::kOldGradient, buffer.unit, 0};
     }
     for (const Instruction& i : program.instructions) {
@@ -122,6 +131,17 @@ class Follower {
     faults_.push_back(
         fmt::format("instruction {} ({} of unit {}): ", at_, name_of(instruction_->action), instruction_->unit) +
         fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // A step before, backward has updated the first pieces of a unit: as many as it does again in this one.
+  Content at_begin(int unit, What before, What after) const {
+    const auto u = static_cast<size_t>(unit);
+    const bool all = early_[u] == static_cast<int>(program_.state[u].size());
+    return all ? Content{after, unit, 0} : Content{before, unit, early_[u]};
+  }
+  Content at_end(int unit, What after, What next) const {
+    const int early = early_[static_cast<size_t>(unit)];
+    return early > 0 ? Content{next, unit, early} : Content{after, unit, 0};
   }
 
   const Buffer& buffer(const Use& use) const { return program_.buffers[static_cast<size_t>(use.buffer)]; }
@@ -211,6 +231,7 @@ class Follower {
     const int u = instruction_->unit, piece = instruction_->piece;
     const auto pieces = static_cast<int>(program_.state[static_cast<size_t>(u)].size());
     if (piece < 0 || piece >= pieces) return fault("is of piece {} of {}", piece, pieces);
+    if (program_.state[static_cast<size_t>(u)][static_cast<size_t>(piece)].early) return update_early();
     const bool last = piece + 1 == pieces;
     const auto on_disk = [&](int part) { return parts_.contains({u, piece, part}); };
     if (!on_disk(kGradient)) expect(Role::kGradientStore, {What::kOldGradient, u, 0}, "gradient");
@@ -231,6 +252,17 @@ class Follower {
           "weights for the window");
       expect_bytes(Role::kOutput, weight_bytes_[u] / (program_.compute == DType::kF32 ? 1 : 2), "weights");
     }
+  }
+
+  // With the gradient of this step, of state in memory, pieces from the first on.
+  void update_early() {
+    const int u = instruction_->unit, piece = instruction_->piece;
+    expect(Role::kGradientStore, {What::kStored, u, 0}, "gradient");
+    const auto in_memory = [&](Role role, What current, What next, std::string_view name) {
+      replace(role, piece == 0 ? Content{current, u, 0} : Content{next, u, piece}, {next, u, piece + 1}, name);
+    };
+    in_memory(Role::kWeights, What::kWeights, What::kNextWeights, "weights");
+    in_memory(Role::kOptimizer, What::kState, What::kNextState, "optimizer state");
   }
 
   // Between memory and disk; several buffers on the disk's side stand one behind the other in memory.
@@ -344,10 +376,11 @@ class Follower {
         }
         continue;
       }
-      const What expected = buffer.purpose == Purpose::kWeights     ? What::kWeights
-                            : buffer.purpose == Purpose::kOptimizer ? What::kState
-                                                                    : What::kStored;
-      if (contents_[b] != Content{expected, buffer.unit, 0}) {
+      const Content expected =
+          buffer.purpose == Purpose::kWeights     ? at_end(buffer.unit, What::kWeights, What::kNextWeights)
+          : buffer.purpose == Purpose::kOptimizer ? at_end(buffer.unit, What::kState, What::kNextState)
+                                                  : Content{What::kStored, buffer.unit, 0};
+      if (contents_[b] != expected) {
         faults_.push_back(fmt::format("at the end {} holds {}", buffer.name, text(contents_[b])));
       }
     }
@@ -464,6 +497,7 @@ class Follower {
   std::vector<Content> contents_;  // by buffer
   int head_;
   bool tied_ = false;
+  std::vector<int> early_;                   // by unit: pieces that backward updates
   std::map<int, int64_t> weight_bytes_;      // by unit, of both halves: as many as of fp32 copies and sums
   std::map<std::array<int, 3>, int> parts_;  // {unit, piece, part} on disk: its buffer
   std::map<int, std::pair<int, Pass>> layout_owner_;

@@ -16,6 +16,9 @@ inline constexpr double kUpdateBytes = 26;
 // Bytes a parameter of rounding a finished gradient into its store: fp32 in, bf16 out.
 inline constexpr double kAccumulateBytes = 6;
 
+// Bytes a parameter of reading a stored bf16 gradient for its norm.
+inline constexpr double kNormBytes = 2;
+
 // Bytes a parameter that the update touches when its state takes `state_bytes` a parameter: gradient read, weights and
 // state read and written.
 double update_bytes(double state_bytes);

@@ -133,6 +133,19 @@ std::string solver_line(const Policy& policy) {
                      format_seconds(policy.bound_s));
 }
 
+std::string update_line(const Program& program) {
+  if (!program.policy.update_in_backward) return "";
+  double early = 0, all = 0;
+  for (const UnitState& state : program.state) {
+    for (const StatePiece& piece : state) {
+      all += static_cast<double>(piece.elements);
+      if (piece.early) early += static_cast<double>(piece.elements);
+    }
+  }
+  return fmt::format("updates:   {:.0f}% of the parameters in backward, which takes gradients that are not clipped\n",
+                     100 * early / all);
+}
+
 std::string against(int64_t limit) { return limit > 0 ? fmt::format(" of {} allowed", format_bytes(limit)) : ""; }
 
 std::string memory_lines(const Program& program, const Budgets& budgets) {
@@ -212,10 +225,11 @@ std::string describe(const Program& program, const graph::Graph& graph, const Ti
                      const hw::Profile& machine, const Budgets& budgets, bool colour) {
   const std::string figures = figure_lines(figures_of(program, graph, predicted), machine);
   if (program.one_memory) {
-    return policy_line(program, graph) + placement_map(program, graph) + memory_lines(program, budgets) + figures;
+    return policy_line(program, graph) + placement_map(program, graph) + memory_lines(program, budgets) +
+           update_line(program) + figures;
   }
   return policy_line(program, graph) + tiers_map(program, graph, colour) + memory_lines(program, budgets) +
-         limit_lines(program, graph, predicted, machine) + solver_line(program.policy) + figures;
+         limit_lines(program, graph, predicted, machine) + update_line(program) + solver_line(program.policy) + figures;
 }
 
 }  // namespace lazytrain::plan

@@ -5,6 +5,7 @@
 
 #include "graph/menu.h"
 #include "plan/cost.h"
+#include "plan/mip/evaluate.h"
 #include "plan/moments.h"
 
 namespace lazytrain::plan {
@@ -33,6 +34,7 @@ class Builder {
     instance_.max_block = std::min(kMaxBlock, std::max(1, instance_.units));
     instance_.gap = kGap;
     instance_.sets_leave_behind = true;
+    instance_.update_in_backward = task_.update_in_backward;
     set_links();
     for (int j = 0; j < instance_.units; ++j) add_layer(j + 1);
     add_head();
@@ -58,6 +60,10 @@ class Builder {
     const double bandwidth = lane == Lane::kHost ? machine_.host_bandwidth : machine_.memory_bandwidth;
     return plan::update_seconds(unit.block_elements, optimizer_bytes_of(unit), bandwidth) *
            (task_.measured ? task_.measured->other(Action::kUpdate, lane).factor() : 1);
+  }
+  double accumulate_seconds(const graph::Unit& unit) const {
+    return kNormBytes * elements(unit) / machine_.host_bandwidth *
+           (task_.measured ? task_.measured->other(Action::kAccumulate, Lane::kHost).factor() : 1);
   }
   // By how much longer than the analytic table says.
   double factor(int unit, Pass pass) const {
@@ -115,6 +121,7 @@ class Builder {
     instance_.weight_gb.push_back(stream_bytes() * elements(unit) / kGb);
     instance_.grad_gb.push_back(stream_bytes() * elements(unit) / kGb);
     instance_.update_s.push_back(update_seconds(unit, Lane::kHost));
+    if (task_.update_in_backward) instance_.accumulate_s.push_back(accumulate_seconds(unit));
     instance_.device_home_gb.push_back((4 + stream_bytes()) * elements(unit) / kGb + state_bytes(unit) / kGb);
     instance_.device_update_s.push_back(update_seconds(unit, Lane::kCompute));
     // The window's own input and output are alive whether they are checkpoints or not.
@@ -227,6 +234,22 @@ class Builder {
 
 Instance make_instance(const PlanningTask& task) { return Builder(task).run(); }
 
+namespace {
+
+void set_early_updates(Policy& policy, const Instance& instance, const WindowChoices& choices) {
+  const auto plan = Evaluator(instance).plan(choices);
+  double most = 0;
+  for (UnitPolicy& unit : policy.units) unit.early_update = 0;
+  for (size_t j = 0; plan && j < choices.units.size(); ++j) {
+    const double all = instance.update_s[j];
+    policy.units[j + 1].early_update = all > 0 ? std::clamp(plan->early_update_s[j] / all, 0.0, 1.0) : 0;
+    most = std::max(most, policy.units[j + 1].early_update);
+  }
+  policy.update_in_backward = most > 0;
+}
+
+}  // namespace
+
 Policy make_policy(const PlanningTask& task, const Instance& instance, const WindowChoices& choices) {
   Policy policy = blank_policy("lazytrain", task.graph, task.shape);
   policy.optimizer_state = task.optimizer_state;
@@ -243,6 +266,7 @@ Policy make_policy(const PlanningTask& task, const Instance& instance, const Win
     unit.weight_home = choice.device_home ? Tier::kDevice : choice.weights_on_disk ? Tier::kDisk : Tier::kHost;
     unit.optimizer_home = choice.device_home ? Tier::kDevice : choice.state_on_disk ? Tier::kDisk : Tier::kHost;
   }
+  if (task.update_in_backward) set_early_updates(policy, instance, choices);
   return policy;
 }
 

@@ -30,6 +30,7 @@ struct PlanningTask {
   // What steps of this model took on this machine; null: the analytic costs. Outlives the task.
   const Measurements* measured = nullptr;
   int64_t piece_elements = kPieceElements;  // as in CompileOptions
+  bool update_in_backward = false;          // gradients are not clipped: their updates wait for no norm
 };
 
 // Unit j of the instance is layer j of the graph. Static buffers are taken off the budgets: on the device two slots of
@@ -38,7 +39,8 @@ struct PlanningTask {
 // estimate errs to the larger side: the compiled program decides whether a plan fits.
 Instance make_instance(const PlanningTask& task);
 
-// Boundary i of the instance is the output of graph unit i.
+// Boundary i of the instance is the output of graph unit i. Under update_in_backward a layer's early_update is what
+// backward hides of its update; embedding and head wait for forward, as the instance has it.
 Policy make_policy(const PlanningTask& task, const Instance& instance, const WindowChoices& choices);
 
 }  // namespace lazytrain::plan

@@ -83,6 +83,7 @@ struct Compared {
   Kind kind = Kind::kCompared;
   double objective_s = 0, simulated_s = 0;
   bool activations_on_disk = false;
+  double early_s = 0;  // of updates, in backward
   double error() const { return simulated_s / objective_s - 1; }
 };
 
@@ -95,13 +96,16 @@ bool is_overloaded(const Instance& in, const WindowPlan& plan) {
 }
 
 // `pieces`: state on disk is cut into many of them, by wider layers of which each piece holds the least there is.
-Compared compare(uint64_t seed, bool pieces = false) {
+// `early`: updates in backward.
+Compared compare(uint64_t seed, bool pieces, bool early) {
   Random random(seed);
   const int layers = 24 + 12 * static_cast<int>(seed % 3);
   const graph::Graph graph = pieces ? toy_graph(layers, seed % 2 == 0, kWide) : toy_graph(layers, seed % 2 == 0);
-  const hw::Profile machine = random_machine(random);
+  hw::Profile machine = random_machine(random);
+  if (early) machine.host_bandwidth /= 4;  // an update lasts up to three windows of backward: parts of it fit
   PlanningTask task{graph, machine, {kBatch, kBatch >> (seed % 5), 64}, DType::kBF16, "fp32", {}, {1e3, 1e3, 1e3}};
   if (pieces) task.piece_elements = 1;
+  task.update_in_backward = early;
   if (pieces || seed % 4 == 0) {  // host memory that asks for state on disk
     double state = 0;
     for (const graph::Unit& unit : graph.units) state += 12e-9 * static_cast<double>(unit.block_elements);
@@ -112,7 +116,8 @@ Compared compare(uint64_t seed, bool pieces = false) {
   const auto plan = Evaluator(instance).plan(choices);
   if (!plan) return {Kind::kDoesNotFit};
   if (is_overloaded(instance, *plan)) return {Kind::kOverloaded};
-  Compared compared{Kind::kCompared, plan->step_s, 0, false};
+  Compared compared{Kind::kCompared, plan->step_s, 0, false, 0};
+  for (const double s : plan->early_update_s) compared.early_s += s;
   for (const double gb : plan->disk_write_gb) compared.activations_on_disk |= gb > 0;
   Policy policy = make_policy(task, instance, choices);
   for (policy.transfer_slack = 0; policy.transfer_slack <= 3; ++policy.transfer_slack) {
@@ -123,15 +128,17 @@ Compared compare(uint64_t seed, bool pieces = false) {
   return compared;
 }
 
-void compare_policies(int policies, bool pieces) {
+void compare_policies(int policies, bool pieces, bool early = false) {
   std::array<int, 3> seen = {};
+  int with_early = 0;
   double worst = 0, sum = 0;
   for (uint64_t seed = 0; seen[0] < policies; ++seed) {
-    const Compared one = compare(seed, pieces);
+    const Compared one = compare(seed, pieces, early);
     ++seen[static_cast<size_t>(one.kind)];
     if (one.kind != Kind::kCompared) continue;
     worst = std::max(worst, std::abs(one.error()));
     sum += std::abs(one.error());
+    with_early += one.early_s > 0.01 * one.objective_s ? 1 : 0;
     // Of pieces the last is padded. A boundary that waits for its window holds up the pieces behind it, of which few
     // are on their way.
     EXPECT_LE(std::abs(one.error()), !pieces                   ? 0.01
@@ -139,6 +146,7 @@ void compare_policies(int policies, bool pieces) {
                                                                : 0.0125)
         << "seed " << seed << ": objective " << one.objective_s << ", simulated " << one.simulated_s;
   }
+  EXPECT_GE(with_early, early ? policies / 2 : 0);
   std::printf(
       "%d policies compared, mean error %.2f %%, worst %.2f %%; left out: %d that do not fit host memory, %d that move "
       "more than their links can in the windows of forward and backward\n",
@@ -154,6 +162,7 @@ constexpr int kShare = 1;
 
 TEST(Objective, IsWhatTheSimulatorSaysOfRandomPolicies) { compare_policies(200 / kShare, false); }
 TEST(Objective, IsWhatTheSimulatorSaysOfStateOnDiskInPieces) { compare_policies(60 / kShare, true); }
+TEST(Objective, IsWhatTheSimulatorSaysOfUpdatesInBackward) { compare_policies(200 / kShare, false, true); }
 
 }  // namespace
 }  // namespace lazytrain::plan

@@ -81,6 +81,23 @@ TEST_P(PlannerTest, WhatDoesNotFitSaysWhereAndWhatWould) {
   }
 }
 
+// Where the host is what limits, it works while backward runs, and forward has less to wait for.
+TEST_P(PlannerTest, WithoutClippingUpdatesGoIntoBackward) {
+  graph = toy_graph(8, GetParam(), 1000);  // layers whose state finds no home on the device
+  here.host_bandwidth = 5e7;
+  PlanningTask with = task({10, 10, 0});
+  with.shape = {2, 2, 128};
+  const PlannedStep fixed = step_of(with, named_policy("every-layer", graph, with.shape));
+  with.budget.device = static_cast<double>(fixed.program.tier_bytes[0]) / 1e9;
+  const PlannedStep clipped = plan_step(with, {.solver = "greedy", .time_limit_s = 0}, false);
+  with.update_in_backward = true;
+  const PlannedStep step = plan_step(with, {.solver = "greedy", .time_limit_s = 0}, false);
+  EXPECT_FALSE(clipped.program.policy.update_in_backward);
+  EXPECT_TRUE(step.program.policy.update_in_backward);
+  EXPECT_THAT(validate(step.program), ::testing::IsEmpty());
+  EXPECT_LT(step.timeline.step_s, 0.95 * clipped.timeline.step_s);
+}
+
 // A link that is the only thing in the way is named, and doubling it helps.
 TEST_P(PlannerTest, ExposureNamesTheSlowLink) {
   here.links.d2h = 2e6;

@@ -28,6 +28,17 @@ const Json& array_of(const JsonObject& object, std::string_view key) {
   return *it;
 }
 
+double early_update_from(const JsonObject& unit, bool update_in_backward) {
+  if (unit.has("early_update") && !update_in_backward) {
+    throw InputError("{}: \"early_update\" says nothing without \"update_in_backward\": true", unit.where());
+  }
+  const double part = unit.number_or("early_update", 1);
+  if (!(part >= 0 && part <= 1)) {
+    throw InputError("{}: \"early_update\" is {}, expected the part of an update, 0 to 1", unit.where(), part);
+  }
+  return part;
+}
+
 // A key that is read by nobody is a mistake: it would change nothing and say nothing.
 void refuse_others(const JsonObject& object, const std::vector<std::string>& known) {
   for (const auto& [key, value] : object.json().items()) {
@@ -47,12 +58,14 @@ Json to_json(const Policy& policy) {
   for (const auto& b : policy.boundaries)
     boundaries.push_back({{"checkpoint", b.checkpoint}, {"home", name_of(b.home)}});
   for (const auto& u : policy.units) {
-    units.push_back({{"retained", u.retained},
-                     {"retained_home", name_of(u.retained_home)},
-                     {"weight_home", name_of(u.weight_home)},
-                     {"optimizer_home", name_of(u.optimizer_home)},
-                     {"gradient_home", name_of(u.gradient_home)},
-                     {"keep_weights", u.keep_weights}});
+    Json unit = {{"retained", u.retained},
+                 {"retained_home", name_of(u.retained_home)},
+                 {"weight_home", name_of(u.weight_home)},
+                 {"optimizer_home", name_of(u.optimizer_home)},
+                 {"gradient_home", name_of(u.gradient_home)},
+                 {"keep_weights", u.keep_weights}};
+    if (policy.update_in_backward) unit["early_update"] = u.early_update;
+    units.push_back(std::move(unit));
   }
   return {{"format", 1},
           {"name", policy.name},
@@ -63,6 +76,7 @@ Json to_json(const Policy& policy) {
           {"recompute_whole_unit", policy.recompute_whole_unit},
           {"recompute_whole_block", policy.recompute_whole_block},
           {"update_chases_forward", policy.update_chases_forward},
+          {"update_in_backward", policy.update_in_backward},
           {"optimizer_state", policy.optimizer_state},
           {"weight_slots", policy.weight_slots},
           {"gradient_buffers", policy.gradient_buffers},
@@ -80,12 +94,12 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   if (object.integer("format", 0, 1000) != 1) {
     throw InputError("{}: plan format {} is not known here (1 is)", where, object.integer("format", 0, 1000));
   }
-  refuse_others(
-      object, {"format", "name", "model", "batch", "micro_batch", "seq", "recompute_whole_unit",
-               "recompute_whole_block", "update_chases_forward", "optimizer_state", "weight_slots", "gradient_buffers",
-               "transfer_slack", "solver", "predicted_step_s", "bound_s", "gap", "boundaries", "units",
-               // Beside the policy in plan.json: what it was made for.
-               "model_config", "compute", "profile"});
+  refuse_others(object, {"format", "name", "model", "batch", "micro_batch", "seq", "recompute_whole_unit",
+                         "recompute_whole_block", "update_chases_forward", "update_in_backward", "optimizer_state",
+                         "weight_slots", "gradient_buffers", "transfer_slack", "solver", "predicted_step_s", "bound_s",
+                         "gap", "boundaries", "units",
+                         // Beside the policy in plan.json: what it was made for.
+                         "model_config", "compute", "profile"});
   Policy policy;
   policy.name = object.string("name");
   policy.model = object.string("model");
@@ -95,6 +109,7 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   policy.recompute_whole_unit = object.boolean_or("recompute_whole_unit", false);
   policy.recompute_whole_block = object.boolean_or("recompute_whole_block", false);
   policy.update_chases_forward = object.boolean_or("update_chases_forward", true);
+  policy.update_in_backward = object.boolean_or("update_in_backward", false);
   policy.optimizer_state = object.string_or("optimizer_state", "fp32");
   optim::state_setting_from_name(policy.optimizer_state);  // refuses what it does not know
   policy.weight_slots = static_cast<int>(object.integer_or("weight_slots", 2, 1, 64));
@@ -111,7 +126,8 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   }
   for (const Json& item : array_of(object, "units")) {
     const JsonObject u(item, fmt::format("{}: units[{}]", where, policy.units.size()));
-    refuse_others(u, {"retained", "retained_home", "weight_home", "optimizer_home", "gradient_home", "keep_weights"});
+    refuse_others(u, {"retained", "retained_home", "weight_home", "optimizer_home", "gradient_home", "keep_weights",
+                      "early_update"});
     UnitPolicy unit;
     for (const Json& name : array_of(u, "retained")) {
       if (!name.is_string()) throw InputError("{}: \"retained\" must list names of values", u.where());
@@ -122,6 +138,7 @@ Policy policy_from_json(const Json& json, const std::string& where) {
     unit.optimizer_home = tier_from(u, "optimizer_home");
     if (u.has("gradient_home")) unit.gradient_home = tier_from(u, "gradient_home");
     unit.keep_weights = u.boolean_or("keep_weights", false);
+    unit.early_update = early_update_from(u, policy.update_in_backward);
     policy.units.push_back(std::move(unit));
   }
   return policy;

@@ -26,6 +26,7 @@ struct UnitPolicy {
   Tier optimizer_home = Tier::kHost;
   Tier gradient_home = Tier::kHost;  // host or disk; of weights on the device it is the device
   bool keep_weights = false;         // streamed weights stay on the device from forward to backward
+  double early_update = 1;           // part of its update that backward does, under Policy::update_in_backward
   friend bool operator==(const UnitPolicy&, const UnitPolicy&) = default;
 };
 
@@ -43,6 +44,10 @@ struct Policy {
   // The update of unit u runs just before the next forward needs its weights; otherwise every update before any
   // forward.
   bool update_chases_forward = true;
+  // Backward does the update of a unit, or the part early_update of it, as soon as its gradient is stored; the next
+  // forward finds the rest as ever. For gradients that are not clipped: no update waits for their norm. What is on disk
+  // waits for forward.
+  bool update_in_backward = false;
   std::string optimizer_state = "fp32";  // optim::state_setting_from_name
   int weight_slots = 2;                  // units whose streamed weights are on the device at once
   int transfer_slack = 0;  // windows that boundaries and retained sets leave later and come back earlier than they must

@@ -24,14 +24,16 @@ TEST(Policy, JsonRoundTrip) {
     policy.gap = 1.0 / 7;
     EXPECT_EQ(policy_from_json(to_json(policy), "plan.json"), policy);
     EXPECT_EQ(policy_from_json(parse_json(to_json(policy).dump(2), "plan.json"), "plan.json"), policy);
+    policy = testing::with_early_updates(policy, seed);
+    EXPECT_EQ(policy_from_json(to_json(policy), "plan.json"), policy);
   }
 }
 
 TEST(Policy, OptionalKeysHaveDefaults) {
   const graph::Graph graph = toy_graph(2, false);
   Json json = to_json(megatrain(graph, {2, 1, 4}));
-  for (const char* key : {"recompute_whole_unit", "recompute_whole_block", "weight_slots", "gradient_buffers", "solver",
-                          "predicted_step_s", "bound_s", "gap"}) {
+  for (const char* key : {"recompute_whole_unit", "recompute_whole_block", "weight_slots", "gradient_buffers",
+                          "update_in_backward", "solver", "predicted_step_s", "bound_s", "gap"}) {
     json.erase(key);
   }
   const Policy policy = policy_from_json(json, "plan.json");
@@ -39,6 +41,9 @@ TEST(Policy, OptionalKeysHaveDefaults) {
   EXPECT_EQ(policy.weight_slots, 2);
   EXPECT_EQ(policy.gradient_buffers, 2);
   EXPECT_EQ(policy.solver, "none");
+  EXPECT_FALSE(policy.update_in_backward);
+  json["update_in_backward"] = true;
+  EXPECT_EQ(policy_from_json(json, "plan.json").units[1].early_update, 1);
 }
 
 // A mistake in a plan edited by hand, and what the message must name besides the file.
@@ -84,6 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"/units/2/retained", "\"q.out\"", "retained"}, Mistake{"/units/2/retained/0", "3", "units[2]"},
         Mistake{"/units/2/weight_home", "\"ram\"", "device, host, disk"},
         Mistake{"/weigth_slots", "3", "weight_slots"},  // a key that would be read as nothing
+        Mistake{"/update_in_backward", "1", "update_in_backward"},
+        Mistake{"/units/2/early_update", "0.5", "says nothing without \"update_in_backward\""},
         Mistake{"/boundaries/1/checkpont", "false", "checkpoint"}, Mistake{"/units/2/retain", "[]", "retained"}));
 
 TEST(Policy, SaysWhatDoesNotFitTheModel) {

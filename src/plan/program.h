@@ -30,7 +30,8 @@ struct Buffer {
   int64_t offset = 0;
 };
 
-// Where a unit's state lies. State in memory is one piece; state on disk is cut into pieces that are read, updated and
+// Where a unit's state lies. State in memory is one piece, or two when only the first part of it is updated in
+// backward; state on disk is cut into pieces that are read, updated and
 // written one after the other, cut so that no block of 8-bit moments is in two. `hi` and `lo` hold 2 bytes an element;
 // `optimizer` the piece's moments (moments_of_piece); `gradient` the stored gradient. A part is contiguous.
 struct StatePlace {
@@ -41,6 +42,7 @@ struct StatePiece {
   int64_t first = 0;  // element of the unit's block
   int64_t elements = 0;
   StatePlace hi, lo, optimizer, gradient;
+  bool early = false;  // updated in the step that makes its gradient, behind it; else at the head of the next step
 };
 using UnitState = std::vector<StatePiece>;
 
@@ -151,7 +153,8 @@ struct CompileOptions {
 };
 
 // Throws InputError when the policy does not belong to the graph, UsageError when it asks for what the machine has not
-// (a disk) or for what no program can do (weights on the device with their optimizer state elsewhere).
+// (a disk) or for what no program can do (weights on the device with their optimizer state elsewhere, updates in
+// backward of units that all wait for forward).
 Program compile(const graph::Graph& graph, const Policy& policy, const CompileOptions& options);
 
 // Proves that every value is produced before it is read and is the one that is meant, no two live buffers overlap,

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/rng.h"
 #include "graph/pass.h"
 #include "hw/profile.h"
@@ -63,6 +65,19 @@ inline Policy random_tiered_policy(const graph::Graph& graph, const Shape& shape
   policy.transfer_slack = static_cast<int>(rng.below(draw++, 3));
   policy.update_chases_forward = chance(0.7);
   if (chance(0.5)) policy.optimizer_state = chance(0.5) ? "8bit" : "hybrid:0.25";
+  return policy;
+}
+
+// The same with updates in backward: none, a part or all of each unit's. At least the first layer's can be.
+inline Policy with_early_updates(Policy policy, uint64_t seed) {
+  const CounterRng rng(seed, 5);
+  policy.update_in_backward = true;
+  for (size_t u = 0; u < policy.units.size(); ++u) {
+    policy.units[u].early_update = std::clamp(2 * rng.uniform(u) - 0.5, 0.0, 1.0);
+  }
+  UnitPolicy& first = policy.units[1];
+  first.weight_home = first.optimizer_home = first.gradient_home = Tier::kHost;
+  first.early_update = std::max(first.early_update, 0.25);
   return policy;
 }
 

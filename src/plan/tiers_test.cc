@@ -80,6 +80,24 @@ TEST(Tiers, RandomPoliciesAreSoundAndPackTightly) {
   EXPECT_LT(worst, 1.05);
 }
 
+TEST(Tiers, RandomPoliciesWithUpdatesInBackwardAreSound) {
+  const hw::Profile machine = testing::tiered_machine();
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    const graph::Graph graph = toy_graph(1 + static_cast<int>(seed % 9), seed % 2 == 0);
+    const Shape shape{1 + static_cast<int64_t>(seed % 5), 1 + static_cast<int64_t>(seed % 5) / 2, 64};
+    const Policy policy = testing::with_early_updates(testing::random_tiered_policy(graph, shape, seed), seed);
+    const Program program = compile_tiered(graph, policy, seed % 3 == 0 ? DType::kF32 : DType::kBF16, machine);
+    ASSERT_THAT(validate(program), IsEmpty()) << to_json(policy).dump();
+    int early = 0;
+    for (const Instruction& i : program.instructions) {
+      const auto& state = program.state[static_cast<size_t>(i.unit)];
+      if (i.action == Action::kUpdate) early += state[static_cast<size_t>(i.piece)].early ? 1 : 0;
+    }
+    ASSERT_GT(early, 0);
+    ASSERT_GT(simulate(program, CostTable(graph, program, machine)).step_s, 0);
+  }
+}
+
 // Lanes keep their order and dependencies, and the two directions together never exceed the joint rate.
 TEST(Tiers, SimulationKeepsOrderAndTheJointLimit) {
   const hw::Profile machine = testing::tiered_machine();
@@ -211,11 +229,13 @@ TEST(Tiers, RefusesWhatNoProgramCanDo) {
 
 // ---- every instruction of a tiered program matters, and its place does ---------------------------------------------
 
-class BrokenTiersTest : public ::testing::TestWithParam<bool> {
+// A tied head, updates in backward.
+class BrokenTiersTest : public ::testing::TestWithParam<std::tuple<bool, bool>> {
  protected:
   Program sound() const {
-    const graph::Graph graph = toy_graph(4, GetParam());
+    const graph::Graph graph = toy_graph(4, std::get<0>(GetParam()));
     Policy policy = megatrain(graph, {2, 1, 64});
+    policy.update_in_backward = std::get<1>(GetParam());
     policy.recompute_whole_unit = policy.recompute_whole_block = false;
     policy.update_chases_forward = true;
     for (size_t b = 0; b < policy.boundaries.size(); ++b) policy.boundaries[b].checkpoint = b != 2;
@@ -292,7 +312,7 @@ TEST_P(BrokenTiersTest, KernelsReachOnlyTheirMemory) {
   EXPECT_GT(broken_ones, 50);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tied, BrokenTiersTest, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(TiedEarly, BrokenTiersTest, ::testing::Combine(::testing::Bool(), ::testing::Bool()));
 
 }  // namespace
 }  // namespace lazytrain::plan

@@ -7,8 +7,6 @@
 namespace lazytrain::plan {
 namespace {
 
-// A stored bf16 gradient is only read for its norm.
-constexpr double kNormBytes = 2;
 // Both halves in, fp32 out.
 constexpr double kMergeBytes = 8;
 

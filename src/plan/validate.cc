@@ -61,6 +61,7 @@ class Validator {
     check_overlaps();
     check_work();
     check_places();
+    check_early_updates();
     if (!program_.policy.update_chases_forward) check_updates_first();
     if (faults_.empty()) faults_ = check_contents(program_);
     return faults_;
@@ -243,11 +244,31 @@ class Validator {
     return std::nullopt;
   }
 
+  bool is_early(const Instruction& i) const {
+    const UnitState& state = program_.state[static_cast<size_t>(i.unit)];
+    return i.piece >= 0 && static_cast<size_t>(i.piece) < state.size() && state[static_cast<size_t>(i.piece)].early;
+  }
+
+  // Backward updates only where the policy says so, state in memory, from a unit's first piece on.
+  void check_early_updates() {
+    for (size_t u = 0; u < program_.state.size(); ++u) {
+      const UnitState& state = program_.state[u];
+      for (size_t k = 0; k < state.size(); ++k) {
+        if (!state[k].early) continue;
+        if (!program_.policy.update_in_backward) fault("unit {} is updated in backward, against the policy", u);
+        if (k > 0 && !state[k - 1].early) fault("unit {}: piece {} is updated before piece {}", u, k, k - 1);
+        for (const StatePlace* place : {&state[k].hi, &state[k].lo, &state[k].optimizer, &state[k].gradient}) {
+          if (place->tier == Tier::kDisk) fault("unit {} has state on disk and is updated in backward", u);
+        }
+      }
+    }
+  }
+
   void check_updates_first() {
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       if (program_.instructions[i].action != Action::kCompute) continue;
       for (size_t j = 0; j < program_.instructions.size(); ++j) {
-        if (program_.instructions[j].action == Action::kUpdate &&
+        if (program_.instructions[j].action == Action::kUpdate && !is_early(program_.instructions[j]) &&
             !order_.before(static_cast<int>(j), static_cast<int>(i))) {
           fault("instruction {} does not wait for the update of unit {}, though the policy says that all come first", i,
                 program_.instructions[j].unit);

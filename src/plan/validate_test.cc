@@ -117,6 +117,21 @@ TEST(Compile, RandomPoliciesAreSound) {
   EXPECT_GT(different.size(), 215u);
 }
 
+TEST(Compile, RandomPoliciesWithUpdatesInBackwardAreSound) {
+  int whole = 0, in_parts = 0, waiting = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    const graph::Graph graph = toy_graph(1 + static_cast<int>(seed % 9), seed % 2 == 0);
+    const Shape shape{1 + static_cast<int64_t>(seed % 5), 1 + static_cast<int64_t>(seed % 5) / 2, 6};
+    const Policy policy = testing::with_early_updates(testing::random_policy(graph, shape, seed), seed);
+    const Program program = compile_toy(graph, policy, seed % 3 == 0 ? DType::kF32 : DType::kBF16);
+    EXPECT_THAT(validate(program), IsEmpty()) << to_json(policy).dump();
+    for (const UnitState& state : program.state) {
+      ++(state.size() > 1 ? in_parts : state[0].early ? whole : waiting);
+    }
+  }
+  EXPECT_GT(std::min({whole, in_parts, waiting}), 50);
+}
+
 TEST(Compile, RefusesWhatDoesNotBelong) {
   const graph::Graph graph = toy_graph(4, false);
   const Policy good = resident(graph, {2, 1, 4});
@@ -133,6 +148,11 @@ TEST(Compile, RefusesWhatDoesNotBelong) {
   policy = good;
   policy.units[2].retained = {"no such value"};
   EXPECT_THROW(compile_toy(graph, policy, DType::kBF16), InputError);
+  policy = good;
+  policy.update_in_backward = true;
+  EXPECT_THAT(validate(compile_toy(graph, policy, DType::kBF16)), IsEmpty());
+  for (UnitPolicy& unit : policy.units) unit.early_update = 0;
+  EXPECT_THROW(compile_toy(graph, policy, DType::kBF16), UsageError);
   policy = resident(graph, {1 << 20, 1, 4});
   EXPECT_THROW(compile_toy(graph, policy, DType::kBF16), UsageError);
 }
@@ -208,7 +228,7 @@ int find_action(const Program& program, Action action, int unit) {
   return find(program, [&](const Instruction& i) { return i.action == action && i.unit == unit; });
 }
 
-class BrokenProgramTest : public ::testing::TestWithParam<std::tuple<DType, bool>> {
+class BrokenProgramTest : public ::testing::TestWithParam<std::tuple<DType, bool, bool>> {
  protected:
   // Five layers in blocks, two micro-batches, some values retained: every kind of instruction is there.
   Program sound() const {
@@ -218,8 +238,12 @@ class BrokenProgramTest : public ::testing::TestWithParam<std::tuple<DType, bool
     policy.recompute_whole_block = false;
     policy.units[1].retained = {"q.out", "gate.out"};
     policy.units[4].retained = {"attention.out", "attention.lse"};
+    policy.update_in_backward = updates_in_backward();
+    policy.units[2].early_update = 0.5;
+    policy.units[3].early_update = 0;
     return compile_toy(graph, policy, std::get<0>(GetParam()));
   }
+  static bool updates_in_backward() { return std::get<2>(GetParam()); }
   Instruction& at(Program& program, int index) const { return program.instructions[static_cast<size_t>(index)]; }
   Use& use_of(Program& program, int index, Role role) const {
     for (Use& use : at(program, index).uses) {
@@ -430,6 +454,38 @@ TEST_P(BrokenProgramTest, UpdateBehindItsForward) {
   });
 }
 
+// Takes an instruction to place `to` before its own, behind everything that then stands before it.
+void move_before(Program& program, int index, int to) {
+  Instruction moved = program.instructions[static_cast<size_t>(index)];
+  remove_instruction(program, index);
+  moved.after.clear();
+  for (int i = 0; i < to; ++i) moved.after.push_back(i);
+  insert_instruction(program, to, moved);
+  for (size_t i = static_cast<size_t>(to) + 1; i < program.instructions.size(); ++i) {
+    program.instructions[i].after.push_back(to);
+  }
+}
+
+TEST_P(BrokenProgramTest, UpdatesInBackward) {
+  if (!updates_in_backward()) GTEST_SKIP() << "a program without them";
+  expect_fault("before its gradient is stored", [&](Program& p) {
+    move_before(p, find_action(p, Action::kUpdate, 4), find_action(p, Action::kAccumulate, 4));
+  });
+  expect_fault("before the gradient of this step",
+               [&](Program& p) { move_before(p, find_action(p, Action::kUpdate, 4), 0); });
+  expect_fault("before a part of the gradient is there, tied or not", [&](Program& p) {
+    const int backward = find_pass(p, Pass::kBackward, 0, 1);
+    move_before(p, find_action(p, Action::kAccumulate, 0), backward);
+    move_before(p, find_action(p, Action::kUpdate, 0), backward + 1);
+  });
+  expect_fault("said to wait for forward", [&](Program& p) { p.state[4][0].early = false; });
+  expect_fault("said not to wait for forward", [&](Program& p) { p.state[3][0].early = true; });
+  expect_fault("the second part and not the first",
+               [&](Program& p) { std::swap(p.state[2][0].early, p.state[2][1].early); });
+  expect_fault("against the policy", [&](Program& p) { p.policy.update_in_backward = false; });
+  expect_fault("state on disk", [&](Program& p) { p.state[4][0].optimizer.tier = Tier::kDisk; });
+}
+
 TEST_P(BrokenProgramTest, LaneChanged) {
   const Program program = sound();
   int changed = 0;
@@ -454,10 +510,12 @@ TEST_P(BrokenProgramTest, MessagesNameTheTrouble) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BrokenProgramTest,
-                         ::testing::Combine(::testing::Values(DType::kBF16, DType::kF32), ::testing::Bool()),
+                         ::testing::Combine(::testing::Values(DType::kBF16, DType::kF32), ::testing::Bool(),
+                                            ::testing::Bool()),
                          [](const auto& names) {
                            return std::string(name_of(std::get<0>(names.param))) +
-                                  (std::get<1>(names.param) ? "Tied" : "Untied");
+                                  (std::get<1>(names.param) ? "Tied" : "Untied") +
+                                  (std::get<2>(names.param) ? "Early" : "");
                          });
 
 }  // namespace

@@ -122,15 +122,20 @@ void Executor::bind_parameters(const plan::Instruction& instruction, const plan:
   }
 }
 
-StepResult Executor::run_step(std::span<const ops::Tokens> micro_batches, const PendingUpdate* update) {
+StepResult Executor::run_step(std::span<const ops::Tokens> micro_batches, const PendingUpdate* update,
+                              const PendingUpdate* early) {
   if (static_cast<int>(micro_batches.size()) != program_.micro_batches) {
     throw std::logic_error("the step has another number of micro-batches than its program");
   }
   for (const ops::Tokens& tokens : micro_batches) {
     if (tokens.count > program_.dims.tokens) throw std::logic_error("a micro-batch is larger than planned");
   }
+  if (program_.policy.update_in_backward != (early != nullptr)) {
+    throw std::logic_error("a step's own update belongs to a program that updates in backward, and to no other");
+  }
   micro_batches_ = micro_batches;
   pending_ = update;
+  early_ = early;
   const std::vector<plan::Span>& spans = lanes_->run({});
 
   StepResult result;
@@ -163,11 +168,21 @@ StepResult Executor::run_step(std::span<const ops::Tokens> micro_batches, const 
 // The update alone, with what it reads and writes on disk.
 void Executor::finish_update(const PendingUpdate& update) {
   pending_ = &update;
+  early_ = nullptr;
   lanes_->run([this](int index) { return belongs_to_update(program_.instructions[static_cast<size_t>(index)]); });
 }
 
+bool Executor::is_early(const plan::Instruction& instruction) const {
+  return program_.state[static_cast<size_t>(instruction.unit)][static_cast<size_t>(instruction.piece)].early;
+}
+
+const PendingUpdate* Executor::update_of(const plan::Instruction& instruction) const {
+  return is_early(instruction) ? early_ : pending_;
+}
+
+// To the one that finish_update does: what backward did is done.
 bool Executor::belongs_to_update(const plan::Instruction& instruction) const {
-  if (instruction.action == plan::Action::kUpdate) return true;
+  if (instruction.action == plan::Action::kUpdate) return !is_early(instruction);
   return std::any_of(instruction.uses.begin(), instruction.uses.end(),
                      [&](const plan::Use& use) { return buffer(use).purpose == plan::Purpose::kStaged; });
 }
@@ -176,7 +191,7 @@ bool Executor::belongs_to_update(const plan::Instruction& instruction) const {
 void Executor::held(int index, const std::function<void()>& work) {
   const plan::Instruction& instruction = program_.instructions[static_cast<size_t>(index)];
   const bool paced = throttle_ && !host_seconds_.empty() && instruction.lane == plan::Lane::kHost &&
-                     !(instruction.action == plan::Action::kUpdate && pending_ == nullptr);
+                     !(instruction.action == plan::Action::kUpdate && update_of(instruction) == nullptr);
   if (!paced) return work();
   throttle_->hold(instruction.lane, host_seconds_[static_cast<size_t>(index)], work);
 }

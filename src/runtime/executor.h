@@ -20,8 +20,8 @@
 
 namespace lazytrain::runtime {
 
-// The update that belongs to gradients already stored: it runs at the head of the next step, chased by its forward,
-// or alone (finish_update).
+// The update that belongs to the gradients of a step: it runs at the head of the next one, chased by its forward, or
+// alone (finish_update); under a policy's update_in_backward the first part of it within the step.
 struct PendingUpdate {
   optim::AdamWOptions options;
   double lr = 0;
@@ -68,7 +68,10 @@ class Executor {
   // One step: the pending update (null: none), then forward, loss and backward of the micro-batches, whose token counts
   // are at most the program's dims. Gradients stay in the state's home for the next update. An exception of a lane
   // stops all lanes and is thrown here; the weights are then those before or after the pending update, unit by unit.
-  StepResult run_step(std::span<const ops::Tokens> micro_batches, const PendingUpdate* update);
+  // `early` is this step's own update, of which backward does what the program says: it is given for programs whose
+  // policy has update_in_backward, and only for those. The rest of it is the next call's `update`, or finish_update's.
+  StepResult run_step(std::span<const ops::Tokens> micro_batches, const PendingUpdate* update,
+                      const PendingUpdate* early = nullptr);
   void finish_update(const PendingUpdate& update);
 
   const OpProfile& profile() const { return profile_; }  // of all steps so far
@@ -76,6 +79,8 @@ class Executor {
  private:
   void bind(const plan::Instruction& instruction);
   void bind_parameters(const plan::Instruction& instruction, const plan::Use& use, UnitBinding& binding) const;
+  bool is_early(const plan::Instruction& instruction) const;
+  const PendingUpdate* update_of(const plan::Instruction& instruction) const;
   bool belongs_to_update(const plan::Instruction& instruction) const;
   const plan::Buffer& buffer(const plan::Use& use) const { return program_.buffers[static_cast<size_t>(use.buffer)]; }
   std::byte* address(const plan::Use& use) const;
@@ -91,8 +96,8 @@ class Executor {
   void disk_transfer(const plan::Instruction& instruction);
   void accumulate(const plan::Instruction& instruction);
   void update(const plan::Instruction& instruction);
-  void update_parameters(const plan::Instruction& instruction, const plan::StatePiece& piece,
-                         const std::array<std::byte*, 4>& parts);
+  void update_parameters(const plan::Instruction& instruction, const PendingUpdate& update,
+                         const plan::StatePiece& piece, const std::array<std::byte*, 4>& parts);
 
   const graph::Graph& graph_;
   plan::Program program_;
@@ -112,6 +117,7 @@ class Executor {
   // Of the step that runs.
   std::span<const ops::Tokens> micro_batches_;
   const PendingUpdate* pending_ = nullptr;
+  const PendingUpdate* early_ = nullptr;
   std::vector<ops::LossSum> losses_;                   // by micro-batch
   std::vector<std::vector<optim::GradientSum>> sums_;  // by unit, parameter
   std::unique_ptr<Lanes> lanes_;                       // last: its threads use all of the above

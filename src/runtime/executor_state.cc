@@ -139,7 +139,7 @@ void Executor::update(const plan::Instruction& instruction) {
       next += align_up(bytes[i], plan::kDiskAlignment);
     }
   }
-  if (pending_ != nullptr) update_parameters(instruction, piece, parts);
+  if (const PendingUpdate* own = update_of(instruction)) update_parameters(instruction, *own, piece, parts);
   const plan::Use* window = use_of(instruction, plan::Role::kOutput);
   if (window == nullptr) return;
   std::byte* out = address(*window) + 2 * piece.first;
@@ -149,14 +149,14 @@ void Executor::update(const plan::Instruction& instruction) {
   }
 }
 
-void Executor::update_parameters(const plan::Instruction& instruction, const plan::StatePiece& piece,
-                                 const std::array<std::byte*, 4>& parts) {
+void Executor::update_parameters(const plan::Instruction& instruction, const PendingUpdate& update,
+                                 const plan::StatePiece& piece, const std::array<std::byte*, 4>& parts) {
   const auto u = static_cast<size_t>(instruction.unit), k = static_cast<size_t>(instruction.piece);
   ThreadPool* pool = &pool_of(instruction.lane);
   for (const plan::ParameterMoments& part : moments_[u][k].parameters) {
     const graph::Parameter& parameter = graph_.units[u].params[static_cast<size_t>(part.parameter)];
-    const auto step = optim::adamw_step(pending_->options, pending_->lr, pending_->number, pending_->gradient_scale,
-                                        parameter.decays());
+    const auto step =
+        optim::adamw_step(update.options, update.lr, update.number, update.gradient_scale, parameter.decays());
     const int64_t begin = parameter.offset + part.first - piece.first, n = part.layout.elements;
     auto* hi = reinterpret_cast<bf16*>(parts[0]) + begin;
     auto* lo = reinterpret_cast<int16_t*>(parts[1]) + begin;

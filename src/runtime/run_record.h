@@ -25,7 +25,8 @@ struct Record {
   std::vector<std::byte> state;               // at the end
 };
 
-// Three steps on different batches, the updates of the first two chased by the next forward, then a last update.
+// Three steps on different batches, the updates of the first two chased by the next forward
+// or done in backward as the policy says, then a last update.
 inline Record record(const graph::Graph& graph, plan::Program program, ThreadPool& pool,
                      const DiskOptions* disk = nullptr, const ExecutorOptions& options = {}) {
   const plan::Policy policy = program.policy;
@@ -36,7 +37,9 @@ inline Record record(const graph::Graph& graph, plan::Program program, ThreadPoo
     const Batch batch = random_batch(graph.vocabulary, {policy.batch, policy.micro_batch, policy.seq},
                                      static_cast<uint64_t>(500 + step));
     const PendingUpdate update = update_number(step);
-    const StepResult result = run.executor.run_step(tokens_of(batch), step == 0 ? nullptr : &update);
+    const PendingUpdate own = update_number(step + 1);
+    const StepResult result = run.executor.run_step(tokens_of(batch), step == 0 ? nullptr : &update,
+                                                    policy.update_in_backward ? &own : nullptr);
     record.losses.push_back(result.loss.nll);
     record.counts.push_back(result.loss.count);
     for (const ParameterGradient& g : result.gradients) record.sums_of_squares.push_back(g.sum.sum_of_squares);

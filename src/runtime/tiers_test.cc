@@ -111,6 +111,40 @@ TEST(Tiers, RandomPoliciesGiveTheBitsOfResident) {
   fmt::print("{} random policies, {} of them with something on disk\n", runs, with_disk);
 }
 
+// Updates that backward begins, whole units and parts of them, end in the bits of those that wait for it to end.
+TEST(Tiers, UpdatesInBackwardGiveTheBitsOfResident) {
+  const Folder folder;
+  const DiskOptions disk = folder.disk(true);
+  int early = 0, in_parts = 0;
+  for (const Model& model : models()) {
+    for (const int64_t micro_batch : {5, 2}) {
+      const plan::Shape shape{5, micro_batch, kSeq};
+      const DType compute = micro_batch == 5 ? DType::kF32 : DType::kBF16;
+      ThreadPool pool(2);
+      const Record expected =
+          testing::record(model.graph, compiled(model.graph, plan::resident(model.graph, shape), compute, 2), pool);
+      for (const Machine& machine : machines()) {
+        for (uint64_t seed = 0; seed < policies_a_kind() / 2; ++seed) {
+          plan::Policy policy = plan::testing::random_tiered_policy(model.graph, shape, 1000 * seed + 17);
+          policy.optimizer_state = "fp32";
+          policy = plan::testing::with_early_updates(policy, seed);
+          plan::Program program = compiled_for(model.graph, policy, compute, 2, machine.profile);
+          for (const plan::UnitState& state : program.state) {
+            early += state[0].early ? 1 : 0;
+            in_parts += state[0].early && !state.back().early ? 1 : 0;
+          }
+          testing::expect_equal(
+              testing::record(model.graph, std::move(program), pool, &disk), expected,
+              fmt::format("{} on {}, seed {}: {}", model.name, machine.name, seed, to_json(policy).dump()));
+          if (::testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  }
+  EXPECT_GT(in_parts, 10);
+  EXPECT_GT(early, 2 * in_parts);
+}
+
 // Every kind of 8-bit state: the bits of resident in any home.
 TEST(Tiers, EightBitMomentsGiveTheBitsOfResident) {
   const Folder folder;
@@ -133,6 +167,7 @@ TEST(Tiers, EightBitMomentsGiveTheBitsOfResident) {
     for (const Machine& machine : machines()) {
       for (uint64_t seed = 0; seed < policies_a_kind() / 2; ++seed) {
         plan::Policy policy = plan::testing::random_tiered_policy(graph, shape, 1000 * seed + i);
+        if (seed % 2 == 1) policy = plan::testing::with_early_updates(policy, seed);
         policy.optimizer_state = kStates[i];
         plan::Program program = compiled_for(graph, policy, compute, 2, machine.profile);
         ++runs;

@@ -50,6 +50,14 @@ plan::Policy read_policy(const std::filesystem::path& file, const graph::Graph& 
   const Json json = read_json(file);
   const JsonObject object(json, file.string());
   plan::Policy policy = plan::policy_from_json(json, file.string());
+  if (policy.update_in_backward) {
+    throw UsageError(
+        "{}: has \"update_in_backward\", with which weights are updated before the step's last gradient is known; a "
+        "training step whose gradients are not all finite must leave every weight as it was. Such plans are for "
+        "`plan` and `simulate`: plan again without --no-clip, or set \"update_in_backward\": false in the file and "
+        "take each \"early_update\" out of it",
+        file.string());
+  }
   plan::check_against(policy, graph);
   const std::string compute = config.compute == DType::kF32 ? "fp32" : "bf16";
   if (object.string_or("compute", compute) != compute) {

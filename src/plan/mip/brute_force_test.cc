@@ -206,7 +206,11 @@ double best_step(const Instance& in, const Numbers& n, const Windows& w) {
     lp.at_least("", LinearSum().add(s[u + 1], 1).add(s[u], -1).add(wf[u], -1), 0);
     // Updates: early ones fit into what is left of backward once their gradients are there.
     lp.at_most("", LinearSum().add(early[u], 1), in.update_in_backward && n.staged[u] == 0 ? n.update[u] : 0);
-    lp.at_most("", sum(early, 0, u + 1).add(sum(wb, 0, u < 1 ? 0 : u - 1), -1), 0);
+    double stored = 0;  // gradients, before updates
+    for (size_t g = 2; g <= u && !in.accumulate_s.empty(); ++g) {
+      stored += std::min(in.accumulate_s[g], in.backward_s[g - 2]);
+    }
+    lp.at_most("", sum(early, 0, u + 1).add(sum(wb, 0, u < 1 ? 0 : u - 1), -1), -stored);
   }
   // Three lanes an update passes: ended[lane][u] is when the lane is done with unit u.
   std::vector<int> ended[3];
@@ -384,6 +388,7 @@ TEST(BruteForce, UpdatesInBackward) { compare({3, true, false, false, true}, 500
 TEST(BruteForce, UpdatesInBackwardWithoutChasing) { compare({3, true, false, false, true, false}, 6000, 6); }
 TEST(BruteForce, WithoutChasing) { compare({3, true, false, false, false, false}, 7000, 6); }
 TEST(BruteForce, ExtraUpdates) { compare({2, true, true, false, false, true, true}, 8000, 15); }
+TEST(BruteForce, UpdatesInBackwardBehindStoring) { compare({3, true, false, false, true, true, true}, 14000, 8); }
 TEST(BruteForce, ExtraUpdatesInBackward) { compare({2, true, true, false, true, true, true}, 9000, 15); }
 
 }  // namespace

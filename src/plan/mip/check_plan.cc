@@ -166,7 +166,7 @@ class Checker {
               choice(u).state_on_disk ? 0 : update(u));
       // Gradients of units 0..u are with the host when windows u - 2..0 are all that is left of backward.
       early += plan_.early_update_s[u];
-      if (u >= 2) time += plan_.backward_s[u - 2];
+      if (u >= 2) time += plan_.backward_s[u - 2] - in_.stored_in_backward_s(u);
       if (in_.update_in_backward) at_most("updates in too little time up to unit", u, early, time);
     }
     const std::vector<double> ends = update_ends();

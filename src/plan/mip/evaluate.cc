@@ -138,7 +138,7 @@ void Evaluator::lay_out_updates(const WindowChoices& choices) {
   double time = 0, early = 0;
   for (size_t u = 0; u < units_; ++u) {
     const bool waits = choices.units[u].device_home || choices.units[u].state_on_disk;
-    if (u >= 2) time += backward_.length[u - 2];
+    if (u >= 2) time += backward_.length[u - 2] - in_.stored_in_backward_s(u);
     early_[u] = in_.update_in_backward && !waits ? std::clamp(time - early, 0.0, in_.update_s[u]) : 0;
     early += early_[u];
     write_[u] = 0;

@@ -137,6 +137,7 @@ void read_objects(const JsonObject& object, Instance& instance) {
   instance.state_pieces = static_cast<int>(object.integer_or("state_pieces", 1, 1, kMostPieces));
   instance.sets_leave_behind = object.boolean_or("sets_leave_behind", false);
   instance.update_in_backward = object.boolean_or("update_in_backward", false);
+  if (object.has("accumulate_s")) instance.accumulate_s = numbers_at(object, "accumulate_s");
   instance.chase = object.boolean_or("chase", true);
   instance.embedding_update_s = object.number_or("embedding_update_s", 0);
   instance.head_update_s = object.number_or("head_update_s", 0);
@@ -165,6 +166,10 @@ void each_vector(I& instance, F&& f) {
 double Instance::bound_s() const {
   const auto sum = [](const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); };
   return lead_s + sum(forward_s) + sum(backward_s) + head.compute_s + tail_s;
+}
+
+double Instance::stored_in_backward_s(size_t u) const {
+  return accumulate_s.empty() || u < 2 ? 0 : std::min(accumulate_s[u], backward_s[u - 2]);
 }
 
 double Instance::staged_s() const {
@@ -206,6 +211,7 @@ void check_instance(const Instance& instance, const std::string& where) {
   if (instance.state_pieces < 1 || instance.state_pieces > kMostPieces) {
     throw InputError("{}: \"state_pieces\" is {}, expected 1 to {}", where, instance.state_pieces, kMostPieces);
   }
+  if (!instance.accumulate_s.empty()) check_numbers(instance.accumulate_s, instance.units, where, "accumulate_s");
   if (instance.host_state_gb.empty() && instance.host_weight_gb.empty()) return;
   check_numbers(instance.host_state_gb, instance.units, where, "host_state_gb");
   check_numbers(instance.host_weight_gb, instance.units, where, "host_weight_gb");
@@ -265,6 +271,7 @@ Json to_json(const Instance& instance) {
   if (!instance.disk_activations) json["disk_activations"] = false;
   if (instance.sets_leave_behind) json["sets_leave_behind"] = true;
   if (instance.update_in_backward) json["update_in_backward"] = true;
+  if (!instance.accumulate_s.empty()) json["accumulate_s"] = instance.accumulate_s;
   if (!instance.chase) json["chase"] = false;
   if (instance.embedding_update_s > 0) json["embedding_update_s"] = instance.embedding_update_s;
   if (instance.head_update_s > 0) json["head_update_s"] = instance.head_update_s;

@@ -94,6 +94,8 @@ struct Instance {
   // (b) A unit's update may begin as soon as its gradient is in host memory (no clipping barrier): forward waits only
   // for what backward has not hidden.
   bool update_in_backward = false;
+  // What storing a unit's gradient takes of the same lane first. Empty: nothing.
+  std::vector<double> accumulate_s;
   // (c) false: forward begins when all updates are done.
   bool chase = true;
   // (d) The embedding's update ends before unit 0's begins, the head's before the head window begins.
@@ -114,6 +116,8 @@ struct Instance {
   double staged_share() const { return static_cast<double>(kStagedPieces) / state_pieces; }
   // Whether reading the last pieces of a unit waits for the first ones to be written.
   bool is_cut_up() const { return static_cast<size_t>(state_pieces) > kStagedPieces; }
+  // What of backward window u - 2 storing unit u's gradient takes from updates: never more than its compute.
+  double stored_in_backward_s(size_t u) const;
   double staged_s() const;  // what a link needs at most for the pieces in host memory
   bool offers_disk() const { return budget_gb.disk > 0 && disk_activations; }  // to boundaries and retained sets
   // Sum of forward, backward, head and (f): everything hidden, nothing recomputed. No plan is faster.

@@ -70,6 +70,7 @@ inline Instance random_instance(const RandomInstance& kind, uint64_t seed) {
     in.head_update_s = between(0.1, 5);
     in.lead_s = between(0, 1);
     in.tail_s = between(0, 1);
+    for (int u = 0; kind.update_in_backward && u < kind.units; ++u) in.accumulate_s.push_back(between(0, 8));
     if (kind.disk_homes) in.host_end_gb = between(0, 0.3) * in.budget_gb.host;
   }
   return in;

@@ -402,7 +402,7 @@ void Builder::early_update_rows() {
     own.add(unit(u).early_update, 1).add(away(u), -in_.update_s[u]).add(unit(u).state_on_disk, in_.update_s[u]);
     mip().at_most(named("early", u), own, 0);
     // The gradient of unit u is in host memory when backward window u - 1 ends.
-    if (u >= 2) time_left.add(unit(u - 2).backward, 1);
+    if (u >= 2) time_left.add(unit(u - 2).backward, 1).add(-in_.stored_in_backward_s(u));
     early.add(unit(u).early_update, 1);
     mip().at_most(named("early_time", u), LinearSum(early).add(time_left, -1), 0);
   }

@@ -33,8 +33,9 @@
 //     r_uj >= q_j + (sum of those x) - 1.
 // (b) b_u >= 0: the seconds of unit u's update that are done during backward. Gradient u is in host memory when window
 //     u-1 ends, so updates of units 0..u have windows u-2..0 left: sum_{j<=u} b_j <= sum_{w<=u-2} Wb_w for each u, and
-//     b_u <= update_u (1 - v_u - t_u): what is on disk waits for forward. These intervals are nested, hence the sums
-//     are exact for updates that are done in pieces. Forward then waits for the rest of them. With chase = false it is
+//     b_u <= update_u (1 - v_u - t_u): what is on disk waits for forward. Storing a gradient comes first on the same
+//     lane: of Wb_w, min(accumulate_{w+2}, B_w) is taken off. These intervals are nested, hence the sums are exact for
+//     updates that are done in pieces. Forward then waits for the rest of them. With chase = false it is
 //     the order L-1..0 without any pieces.
 // (c) chase = false: s_0 >= all updates (less what backward hid) + P_0 / h2d, and no such row for the other units.
 // (d) embedding_update_s stands before every prefix of updates; s_L >= all of them + head_update_s + head weights /

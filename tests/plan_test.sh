@@ -63,8 +63,17 @@ check "it is the plan's figure" test "$(field step_s "$logs/out")" = "$(field st
 check "the trace has lanes" grep -q '"thread_name"' trace.json
 check "and slices" grep -q '"name":"layer.0 forward 0"' trace.json
 check "and memory" grep -q '"device bytes"' trace.json
-expect "another model is refused" 1 "plan.json|made for model" "$LAZYTRAIN" simulate --plan plan.json \
+differs='made for another model: layers 2 in the plan, 24 here, hidden 128 in the plan, 896 here, vocabulary .*parameters '
+expect "another model is refused by what differs" 2 "^error: plan.json was $differs" "$LAZYTRAIN" simulate --plan plan.json \
   --model "$root/configs/qwen2.5-0.5b.json"
+expect "for its report too" 2 "^error: plan.json was $differs" "$LAZYTRAIN" report plan.json --model "$root/configs/qwen2.5-0.5b.json"
+sed '/^  "made_for": {/,/^  },/d' plan.json >older.json
+check "a plan from before plans knew their model" test "$(grep -c made_for plan.json older.json | tr '\n' ' ')" = "plan.json:1 older.json:0 "
+expect "is simulated" 0 "^predicted:" "$LAZYTRAIN" simulate --plan older.json
+expect "and refused likewise" 2 "^error: older.json was $differs" "$LAZYTRAIN" simulate --plan older.json --model "$root/configs/qwen2.5-0.5b.json"
+sed 's/"rms_norm_eps": [0-9.e-]*/"rms_norm_eps": 0.001/' "$config" >eps.json
+expect "the same sizes and other maths" 2 "another model: other keys of config.json, of the same sizes" \
+  "$LAZYTRAIN" simulate --plan plan.json --model eps.json
 expect "another machine" 0 "on this$" "$LAZYTRAIN" simulate --plan plan.json --profile this
 sed 's/"micro_batch": 4/"micro_batch": 0/' plan.json >broken.json
 expect "a plan out of range" 1 "broken.json.*micro_batch" "$LAZYTRAIN" simulate --plan broken.json

@@ -76,8 +76,20 @@ new_model m
 printf '{"prompt":"a","response":"b"}\n' >data.jsonl
 printf 'model: m\noutput: run\ndata: {train: data.jsonl}\nseq: 16\nbatch: 2\nsteps: 1\nplan: {policy: %s}\n' "$work/own.json" >run.yaml
 "$LAZYTRAIN" plan --model m --profile rtx3090 --batch 2 --micro-batch 2 --seq 16 --out own.json >/dev/null 2>&1
-expect "a plan of another machine does not train here" 1 "own.json: was made for rtx3090, whose device and host are different" \
+expect "a plan of another machine does not train here" 2 "^  machine rtx3090 .device 24.9 GB, host .* in the plan, .*one memory of .* here" \
   "$LAZYTRAIN" train run.yaml
+check "nor is anything else wrong with it" test "$(grep -c ' in the plan, ' "$logs/err")" = 1
+expect "a plan of other keys" 2 "^error: .*own.json: was made for something else:" \
+  "$LAZYTRAIN" train run.yaml batch=4 micro_batch=1 seq=32 compute=fp32 optimizer.state=8bit
+for line in "batch 2 in the plan, 4 here" "micro_batch 2 in the plan, 1 here" "seq 16 in the plan, 32 here" \
+  "compute bf16 in the plan, fp32 here" "optimizer.state fp32 in the plan, 8bit here"; do
+  check "it says $line" grep -q "^  $line$" "$logs/err"
+done
+new_model narrow 's/"intermediate_size": 256/"intermediate_size": 320/'
+expect "a plan of another model" 2 "^  parameters [0-9]* in the plan, [0-9]* here" "$LAZYTRAIN" train run.yaml model=narrow
+"$LAZYTRAIN" plan --model m --profile rtx3090 --batch 2 --micro-batch 2 --seq 16 --policy resident --out large.json >/dev/null 2>&1
+expect "a plan of a larger machine that does not fit an emulated one" 3 "large.json: machine rtx3090 .device 24.9 GB.* in the plan, rtx4090, emulated" \
+  "$LAZYTRAIN" train run.yaml device.profile=rtx4090 device.memory=1MB "plan.policy=$work/large.json"
 
 # --- gradients that are not clipped: updates begin in backward
 slow_host() { "$LAZYTRAIN" plan --model "$model" --profile slow.json --batch 16 --seq 1024 --time-limit 2 "$@"; }

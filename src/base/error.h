@@ -17,12 +17,13 @@ class Error : public std::runtime_error {
       : std::runtime_error(fmt::format(format, std::forward<Args>(args)...)) {}
 };
 
-// Wrong usage or configuration, a model that asks for maths we do not have: exit code 2.
+// Wrong usage or configuration, a plan of another model, machine or shape, a model that asks for maths we do not have:
+// exit code 2.
 struct UsageError : Error {
   using Error::Error;
 };
 
-// A file whose content is broken or does not belong: safetensors, tokenizer, data, checkpoint, plan: exit code 1.
+// A file whose content is broken or does not belong: safetensors, tokenizer, data, checkpoint: exit code 1.
 struct InputError : Error {
   using Error::Error;
 };

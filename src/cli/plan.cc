@@ -15,6 +15,7 @@
 #include "optim/state_layout.h"
 #include "plan/describe.h"
 #include "plan/heuristics.h"
+#include "train/plan_file.h"
 #include "train/planning.h"
 
 namespace lazytrain::cli {
@@ -153,8 +154,9 @@ int plan_command(const PlanArgs& args) {
   const Answer answer = machine.one_memory ? plan_in_one_memory(args, graph, machine, compute, budgets)
                                            : plan_on_several_memories(args, graph, machine, compute, budgets);
   const Planned& planned = answer.planned;
-  const Json plan_json = plan_file(planned, config, machine);
-  if (!args.out.empty()) write_file(args.out, plan_json.dump(2) + "\n");
+  if (!args.out.empty()) {
+    write_file(args.out, train::plan_file_json(planned.program, config, machine).dump(2) + "\n");
+  }
   Json object = plan::to_json(plan::figures_of(planned.program, graph, planned.timeline));
   const plan::Policy& policy = planned.program.policy;
   object["policy"] = policy.name;

@@ -8,14 +8,10 @@
 #include "cli/compute.h"
 #include "cli/machine.h"
 #include "model/family.h"
+#include "train/plan_file.h"
 #include "train/planning.h"
 
 namespace lazytrain::cli {
-namespace {
-
-constexpr int64_t kMaxPlanBytes = int64_t{1} << 26;
-
-}  // namespace
 
 Planned planned_run(const graph::Graph& graph, const plan::Policy& policy, const plan::CompileOptions& options,
                     const hw::Profile& machine) {
@@ -33,33 +29,23 @@ Planned planned_run(const graph::Graph& graph, const plan::Policy& policy, const
   return planned;
 }
 
-Json plan_file(const Planned& planned, const model::ModelConfig& config, const hw::Profile& machine) {
-  Json json = plan::to_json(planned.program.policy);
-  json["compute"] = planned.program.compute == DType::kF32 ? "fp32" : "bf16";
-  json["profile"] = hw::to_json(machine);
-  json["model_config"] = config.raw;
-  return json;
-}
-
-LoadedPlan load_plan(const std::filesystem::path& file, const std::string& model, const std::string& profile) {
-  const Json json = read_json(file, kMaxPlanBytes);
-  const JsonObject object(json, file.string());
-  const plan::Policy policy = plan::policy_from_json(json, file.string());
-  if (model.empty() && !object.has("model_config")) {
+LoadedPlan load_plan(const std::filesystem::path& path, const std::string& model, const std::string& profile) {
+  const train::PlanFile file = train::read_plan_file(path);
+  if (model.empty() && file.model_config.is_null()) {
     throw UsageError("{}: has no \"model_config\": say which model it is for with --model FOLDER_OR_CONFIG",
-                     file.string());
+                     path.string());
   }
   const model::ModelConfig config = model.empty()
-                                        ? model::parse_config(json.at("model_config"), file.string() + ": model_config")
+                                        ? model::parse_config(file.model_config, path.string() + ": model_config")
                                         : model::load_config(model);
   LoadedPlan loaded;
   loaded.graph = model::build_graph(config);
-  plan::check_against(policy, loaded.graph);
-  const DType compute = parse_compute(object.string_or("compute", "bf16"), file.string() + ": compute");
-  loaded.machine = profile.empty() && object.has("profile")
-                       ? hw::profile_from_json(json.at("profile"), file.string() + ": profile")
-                       : machine_of(profile.empty() ? "this" : profile, compute);
-  loaded.planned = planned_run(loaded.graph, policy, compile_options(compute, train::threads_of({})), loaded.machine);
+  plan::check_against(file.policy, loaded.graph, path.string());
+  const DType compute = parse_compute(file.compute.empty() ? "bf16" : file.compute, path.string() + ": compute");
+  loaded.machine =
+      profile.empty() && file.machine ? *file.machine : machine_of(profile.empty() ? "this" : profile, compute);
+  loaded.planned =
+      planned_run(loaded.graph, file.policy, compile_options(compute, train::threads_of({})), loaded.machine);
   return loaded;
 }
 

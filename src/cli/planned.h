@@ -22,10 +22,6 @@ struct Planned {
 Planned planned_run(const graph::Graph& graph, const plan::Policy& policy, const plan::CompileOptions& options,
                     const hw::Profile& machine);
 
-// The policy with "model_config", "compute" and "profile" beside it, so that the file needs nothing else to be
-// simulated.
-Json plan_file(const Planned& planned, const model::ModelConfig& config, const hw::Profile& machine);
-
 // What plan.json was made for.
 struct LoadedPlan {
   graph::Graph graph;
@@ -33,7 +29,8 @@ struct LoadedPlan {
   Planned planned;
 };
 // `model` overrides the configuration in the file, `profile` its machine; both may be empty. A plan of a run has no
-// profile: this machine is measured. Throws InputError, or UsageError when nothing says which model it is.
+// profile: this machine is measured. Throws InputError, or UsageError when the plan is another model's, or nothing says
+// which model it is.
 LoadedPlan load_plan(const std::filesystem::path& file, const std::string& model, const std::string& profile);
 
 }  // namespace lazytrain::cli

@@ -18,6 +18,9 @@ constexpr int kEmbedding = 0;
 Compiler::Compiler(const graph::Graph& graph, const Policy& policy, const CompileOptions& options)
     : graph_(graph), options_(options) {
   program_.policy = policy;
+  program_.policy.made_for.model = facts_of(graph);
+  program_.policy.made_for.machine.reset();
+  if (options.machine != nullptr) program_.policy.made_for.machine = facts_of(*options.machine);
   program_.compute = options.compute;
   program_.one_memory = options.machine == nullptr || options.machine->one_memory;
   program_.micro_batches = static_cast<int>(policy.micro_batches());

@@ -67,26 +67,31 @@ Json to_json(const Policy& policy) {
     if (policy.update_in_backward) unit["early_update"] = u.early_update;
     units.push_back(std::move(unit));
   }
-  return {{"format", 1},
-          {"name", policy.name},
-          {"model", policy.model},
-          {"batch", policy.batch},
-          {"micro_batch", policy.micro_batch},
-          {"seq", policy.seq},
-          {"recompute_whole_unit", policy.recompute_whole_unit},
-          {"recompute_whole_block", policy.recompute_whole_block},
-          {"update_chases_forward", policy.update_chases_forward},
-          {"update_in_backward", policy.update_in_backward},
-          {"optimizer_state", policy.optimizer_state},
-          {"weight_slots", policy.weight_slots},
-          {"gradient_buffers", policy.gradient_buffers},
-          {"transfer_slack", policy.transfer_slack},
-          {"solver", policy.solver},
-          {"predicted_step_s", policy.predicted_step_s},
-          {"bound_s", policy.bound_s},
-          {"gap", policy.gap},
-          {"boundaries", std::move(boundaries)},
-          {"units", std::move(units)}};
+  Json json = {{"format", 1},
+               {"name", policy.name},
+               {"model", policy.model},
+               {"batch", policy.batch},
+               {"micro_batch", policy.micro_batch},
+               {"seq", policy.seq},
+               {"recompute_whole_unit", policy.recompute_whole_unit},
+               {"recompute_whole_block", policy.recompute_whole_block},
+               {"update_chases_forward", policy.update_chases_forward},
+               {"update_in_backward", policy.update_in_backward},
+               {"optimizer_state", policy.optimizer_state},
+               {"weight_slots", policy.weight_slots},
+               {"gradient_buffers", policy.gradient_buffers},
+               {"transfer_slack", policy.transfer_slack},
+               {"solver", policy.solver},
+               {"predicted_step_s", policy.predicted_step_s},
+               {"bound_s", policy.bound_s},
+               {"gap", policy.gap},
+               {"boundaries", std::move(boundaries)},
+               {"units", std::move(units)}};
+  Json made_for = Json::object();
+  if (policy.made_for.model) made_for["model"] = to_json(*policy.made_for.model);
+  if (policy.made_for.machine) made_for["machine"] = to_json(*policy.made_for.machine);
+  if (!made_for.empty()) json["made_for"] = std::move(made_for);
+  return json;
 }
 
 Policy policy_from_json(const Json& json, const std::string& where) {
@@ -97,7 +102,7 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   refuse_others(object, {"format", "name", "model", "batch", "micro_batch", "seq", "recompute_whole_unit",
                          "recompute_whole_block", "update_chases_forward", "update_in_backward", "optimizer_state",
                          "weight_slots", "gradient_buffers", "transfer_slack", "solver", "predicted_step_s", "bound_s",
-                         "gap", "boundaries", "units",
+                         "gap", "boundaries", "units", "made_for",
                          // Beside the policy in plan.json: what it was made for.
                          "model_config", "compute", "profile"});
   Policy policy;
@@ -119,6 +124,12 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   policy.predicted_step_s = object.number_or("predicted_step_s", 0);
   policy.bound_s = object.number_or("bound_s", 0);
   policy.gap = object.number_or("gap", 0);
+  if (object.has("made_for")) {
+    const JsonObject made_for = object.object("made_for");
+    refuse_others(made_for, {"model", "machine"});
+    if (made_for.has("model")) policy.made_for.model = model_facts_from(made_for.object("model"));
+    if (made_for.has("machine")) policy.made_for.machine = machine_facts_from(made_for.object("machine"));
+  }
   for (const Json& item : array_of(object, "boundaries")) {
     const JsonObject b(item, fmt::format("{}: boundaries[{}]", where, policy.boundaries.size()));
     refuse_others(b, {"checkpoint", "home"});
@@ -144,34 +155,41 @@ Policy policy_from_json(const Json& json, const std::string& where) {
   return policy;
 }
 
-void check_against(const Policy& policy, const graph::Graph& graph) {
+std::vector<std::string> model_differences(const Policy& policy, const graph::Graph& graph) {
+  const std::string prints = fmt::format("fingerprint {} in the plan, {} here", shown(policy.model), graph.fingerprint);
+  if (!policy.made_for.model) return {prints};
+  std::vector<std::string> found = differences(*policy.made_for.model, facts_of(graph));
+  if (found.empty()) found.push_back("other keys of config.json, of the same sizes: " + prints);
+  return found;
+}
+
+void check_against(const Policy& policy, const graph::Graph& graph, const std::string& where) {
+  const std::string plan = where.empty() ? fmt::format("plan '{}'", policy.name) : where;
   if (policy.model != graph.fingerprint) {
-    throw InputError("plan '{}' was made for model {}, this model is {}: make a plan for it with `lazytrain plan`",
-                     policy.name, policy.model, graph.fingerprint);
+    throw UsageError("{} was made for another model: {}: make a plan for this one with `lazytrain plan`", plan,
+                     fmt::join(model_differences(policy, graph), ", "));
   }
   if (policy.units.size() != graph.units.size() || policy.boundaries.size() + 1 != graph.units.size()) {
-    throw InputError("plan '{}' has {} units and {} boundaries, the model has {} and {}", policy.name,
-                     policy.units.size(), policy.boundaries.size(), graph.units.size(), graph.units.size() - 1);
+    throw InputError("{} has {} units and {} boundaries, the model has {} and {}", plan, policy.units.size(),
+                     policy.boundaries.size(), graph.units.size(), graph.units.size() - 1);
   }
   if (policy.seq > graph.max_positions && graph.max_positions > 0) {
-    throw InputError("plan '{}': seq {} is more than the model's {} positions", policy.name, policy.seq,
-                     graph.max_positions);
+    throw InputError("{}: seq {} is more than the model's {} positions", plan, policy.seq, graph.max_positions);
   }
   if (policy.micro_batches() > most_micro_batches(policy.units.size())) {
     throw UsageError(
-        "plan '{}': {} micro-batches of {} units are more than a program holds (at most {} here): raise micro_batch",
-        policy.name, policy.micro_batches(), policy.units.size(), most_micro_batches(policy.units.size()));
+        "{}: {} micro-batches of {} units are more than a program holds (at most {} here): raise micro_batch", plan,
+        policy.micro_batches(), policy.units.size(), most_micro_batches(policy.units.size()));
   }
   for (size_t u = 0; u < policy.units.size(); ++u) {
     try {
       graph::values_by_name(graph.units[u], policy.units[u].retained);
     } catch (const UsageError& error) {
-      throw InputError("plan '{}': units[{}]: {}", policy.name, u, error.what());
+      throw InputError("{}: units[{}]: {}", plan, u, error.what());
     }
   }
   if (!policy.boundaries.front().checkpoint || !policy.boundaries.back().checkpoint) {
-    throw InputError("plan '{}': the first and the last boundary must be checkpoints: backward starts from them",
-                     policy.name);
+    throw InputError("{}: the first and the last boundary must be checkpoints: backward starts from them", plan);
   }
 }
 

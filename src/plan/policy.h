@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "graph/graph.h"
+#include "plan/made_for.h"
 #include "plan/words.h"
 
 namespace lazytrain::plan {
@@ -28,6 +30,13 @@ struct UnitPolicy {
   bool keep_weights = false;         // streamed weights stay on the device from forward to backward
   double early_update = 1;           // part of its update that backward does, under Policy::update_in_backward
   friend bool operator==(const UnitPolicy&, const UnitPolicy&) = default;
+};
+
+// As far as it is known: programs are compiled for a model, and most for a machine.
+struct MadeFor {
+  std::optional<ModelFacts> model;
+  std::optional<MachineFacts> machine;
+  friend bool operator==(const MadeFor&, const MadeFor&) = default;
 };
 
 struct Policy {
@@ -58,6 +67,7 @@ struct Policy {
   double predicted_step_s = 0;
   double bound_s = 0;
   double gap = 0;
+  MadeFor made_for;
 
   int64_t micro_batches() const { return (batch + micro_batch - 1) / micro_batch; }
   friend bool operator==(const Policy&, const Policy&) = default;
@@ -69,8 +79,11 @@ int64_t most_micro_batches(size_t units);
 Json to_json(const Policy& policy);
 // Throws InputError naming the key; checks names and ranges, not the model.
 Policy policy_from_json(const Json& json, const std::string& where);
-// Throws InputError saying what differs when the policy was made for another model or another number of units, or names
-// what the model has not; UsageError when a step of it would be more than a program holds.
-void check_against(const Policy& policy, const graph::Graph& graph);
+// Throws UsageError saying what differs when the policy was made for another model, or when a step of it would be more
+// than a program holds; InputError when it has another number of units than its model, or names what the model has not.
+// `where` is its file, for messages; empty: none.
+void check_against(const Policy& policy, const graph::Graph& graph, const std::string& where = "");
+// In what the policy's model and that one differ: its figures, or that something else of its config.json does.
+std::vector<std::string> model_differences(const Policy& policy, const graph::Graph& graph);
 
 }  // namespace lazytrain::plan

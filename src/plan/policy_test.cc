@@ -13,6 +13,7 @@ namespace {
 using graph::testing::toy_graph;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Policy, JsonRoundTrip) {
   const graph::Graph graph = toy_graph(5, true);
@@ -25,6 +26,7 @@ TEST(Policy, JsonRoundTrip) {
     EXPECT_EQ(policy_from_json(to_json(policy), "plan.json"), policy);
     EXPECT_EQ(policy_from_json(parse_json(to_json(policy).dump(2), "plan.json"), "plan.json"), policy);
     policy = testing::with_early_updates(policy, seed);
+    policy.made_for = {facts_of(graph), facts_of(testing::tiered_machine())};
     EXPECT_EQ(policy_from_json(to_json(policy), "plan.json"), policy);
   }
 }
@@ -89,6 +91,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"/units/2/retained", "\"q.out\"", "retained"}, Mistake{"/units/2/retained/0", "3", "units[2]"},
         Mistake{"/units/2/weight_home", "\"ram\"", "device, host, disk"},
         Mistake{"/weigth_slots", "3", "weight_slots"},  // a key that would be read as nothing
+        Mistake{"/made_for", "{\"modle\": 1}", "model"}, Mistake{"/made_for", "{\"model\": {}}", "family"},
+        Mistake{"/made_for", "{\"machine\": {\"name\": 3}}", "name"}, Mistake{"/made_for", "3", "made_for"},
         Mistake{"/update_in_backward", "1", "update_in_backward"},
         Mistake{"/units/2/early_update", "0.5", "says nothing without \"update_in_backward\""},
         Mistake{"/boundaries/1/checkpont", "false", "checkpoint"}, Mistake{"/units/2/retain", "[]", "retained"}));
@@ -100,13 +104,22 @@ TEST(Policy, SaysWhatDoesNotFitTheModel) {
   const auto message = [&](const Policy& policy, const graph::Graph& model) -> std::string {
     try {
       check_against(policy, model);
-    } catch (const InputError& error) {
+    } catch (const Error& error) {
       return error.what();
     }
     return "accepted";
   };
   EXPECT_THAT(message(good, toy_graph(3, false)), AllOf(HasSubstr("toy-2"), HasSubstr("toy-3")));
   Policy policy = good;
+  policy.made_for.model = facts_of(graph);
+  EXPECT_THAT(message(policy, toy_graph(3, true)),
+              AllOf(HasSubstr("layers 2 in the plan, 3 here"), HasSubstr("tied head false in the plan, true here"),
+                    HasSubstr("parameters "), Not(HasSubstr("hidden")), Not(HasSubstr("toy-2"))));
+  graph::Graph other = toy_graph(2, false);
+  other.fingerprint = "other";
+  EXPECT_THAT(message(policy, other), AllOf(HasSubstr("other keys of config.json"), HasSubstr("toy-2")));
+  EXPECT_THROW(check_against(good, other, "plan.json"), UsageError);
+  policy = good;
   policy.units.pop_back();
   EXPECT_THAT(message(policy, graph), AllOf(HasSubstr("3 units"), HasSubstr("4")));
   policy = good;

@@ -152,9 +152,9 @@ struct CompileOptions {
   int64_t piece_elements = kPieceElements;  // of state on disk; tests make them small
 };
 
-// Throws InputError when the policy does not belong to the graph, UsageError when it asks for what the machine has not
-// (a disk) or for what no program can do (weights on the device with their optimizer state elsewhere, updates in
-// backward of units that all wait for forward).
+// Throws as check_against when the policy does not belong to the graph, UsageError when it asks for what the machine
+// has not (a disk) or for what no program can do (weights on the device with their optimizer state elsewhere, updates
+// in backward of units that all wait for forward).
 Program compile(const graph::Graph& graph, const Policy& policy, const CompileOptions& options);
 
 // Proves that every value is produced before it is read and is the one that is meant, no two live buffers overlap,

@@ -135,7 +135,7 @@ TEST(Compile, RandomPoliciesWithUpdatesInBackwardAreSound) {
 TEST(Compile, RefusesWhatDoesNotBelong) {
   const graph::Graph graph = toy_graph(4, false);
   const Policy good = resident(graph, {2, 1, 4});
-  EXPECT_THROW(compile_toy(toy_graph(5, false), good, DType::kBF16), InputError);
+  EXPECT_THROW(compile_toy(toy_graph(5, false), good, DType::kBF16), UsageError);
   Policy policy = good;
   policy.boundaries.front().checkpoint = false;
   EXPECT_THROW(compile_toy(graph, policy, DType::kBF16), InputError);

@@ -25,6 +25,7 @@
 #include "runtime/master_weights.h"
 #include "runtime/probe.h"
 #include "runtime/probe_disk.h"
+#include "train/plan_file.h"
 
 namespace lazytrain::train {
 namespace {
@@ -41,49 +42,6 @@ std::vector<int> own_cores() {
     if (CPU_ISSET(static_cast<size_t>(core), &set)) cores.push_back(core);
   }
   return cores;
-}
-
-// A plan file fixes the shape of a step: it must be this run's.
-plan::Policy read_policy(const std::filesystem::path& file, const graph::Graph& graph, const RunConfig& config,
-                         const hw::Profile& machine) {
-  const plan::Shape shape{config.batch, config.micro_batch, config.seq};
-  const Json json = read_json(file);
-  const JsonObject object(json, file.string());
-  plan::Policy policy = plan::policy_from_json(json, file.string());
-  if (policy.update_in_backward) {
-    throw UsageError(
-        "{}: has \"update_in_backward\", with which weights are updated before the step's last gradient is known; a "
-        "training step whose gradients are not all finite must leave every weight as it was. Such plans are for "
-        "`plan` and `simulate`: plan again without --no-clip, or set \"update_in_backward\": false in the file and "
-        "take each \"early_update\" out of it",
-        file.string());
-  }
-  plan::check_against(policy, graph);
-  const std::string compute = config.compute == DType::kF32 ? "fp32" : "bf16";
-  if (object.string_or("compute", compute) != compute) {
-    throw InputError("{}: is for compute {}; this run has {}: make them equal", file.string(), object.string("compute"),
-                     compute);
-  }
-  if (object.has("profile")) {
-    const hw::Profile made_for = hw::profile_from_json(json.at("profile"), file.string() + ": profile");
-    if (made_for.one_memory != machine.one_memory) {
-      throw InputError(
-          "{}: was made for {}, whose device and host are {}; here they are {}: make a plan for this machine with "
-          "`lazytrain plan --profile this`",
-          file.string(), made_for.name, made_for.one_memory ? "one memory" : "different memories",
-          machine.one_memory ? "one memory" : "different memories");
-    }
-  }
-  if (policy.optimizer_state != config.optimizer.state) {
-    throw InputError("{}: is for optimizer state {}; this run has optimizer.state {}: make them equal", file.string(),
-                     policy.optimizer_state, config.optimizer.state);
-  }
-  if (policy.batch != shape.batch || policy.micro_batch != shape.micro_batch || policy.seq != shape.seq) {
-    throw InputError("{}: is for batch {}, micro_batch {}, seq {}; this run has {}, {}, {}: make them equal",
-                     file.string(), policy.batch, policy.micro_batch, policy.seq, shape.batch, shape.micro_batch,
-                     shape.seq);
-  }
-  return policy;
 }
 
 plan::Program compile_sound(const graph::Graph& graph, const plan::Policy& policy,
@@ -142,13 +100,13 @@ class Planning {
 
   PlannedRun run() {
     if (is_file(config_.plan.policy)) {
-      take(read_policy(config_.plan.policy, graph_, config_, run_.machine));
+      take_file();
     } else if (run_.machine.one_memory) {
       choose_in_one_memory();
     } else {
       choose_on_tiers();
     }
-    plan::check_budgets(graph_, run_.program, options(), run_.machine, run_.budgets);
+    check_budgets();
     const plan::CostTable costs(graph_, run_.program, run_.machine);
     for (size_t i = 0; run_.rates && i < run_.program.instructions.size(); ++i) {
       run_.rates->host_seconds.push_back(costs.seconds(static_cast<int>(i)));
@@ -238,6 +196,27 @@ class Planning {
 
   void take(const plan::Policy& policy) { run_.program = compile_sound(graph_, policy, options()); }
 
+  void take_file() {
+    const PlanFile file = read_plan_file(config_.plan.policy);
+    check_against(file, config_, graph_, run_.machine);
+    file_made_for_ = file.policy.made_for.machine;
+    take(file.policy);
+  }
+
+  // What a larger machine has room for does not fit here, and then that is what to say first.
+  void check_budgets() const {
+    const auto check = [&] { plan::check_budgets(graph_, run_.program, options(), run_.machine, run_.budgets); };
+    const plan::MachineFacts here = plan::facts_of(run_.machine);
+    if (!file_made_for_ || *file_made_for_ == here) return check();
+    try {
+      check();
+    } catch (const Infeasible& error) {
+      throw Infeasible("{}: {}\n{}", config_.plan.policy,
+                       plan::difference("machine", plan::describe(*file_made_for_), plan::describe(here)),
+                       error.what());
+    }
+  }
+
   plan::Policy with_state(plan::Policy policy) const {
     policy.optimizer_state = config_.optimizer.state;
     return policy;
@@ -309,6 +288,7 @@ class Planning {
   plan::Shape shape_;
   int threads_;
   PlannedRun run_;
+  std::optional<plan::MachineFacts> file_made_for_;  // of plan.policy, where it is a file
 };
 
 }  // namespace

@@ -26,6 +26,7 @@
 #include "train/export.h"
 #include "train/metrics.h"
 #include "train/output_folder.h"
+#include "train/plan_file.h"
 #include "train/planning.h"
 #include "train/progress.h"
 #include "train/signals.h"
@@ -384,14 +385,6 @@ Beginning find_beginning(const RunConfig& config, const graph::Graph& graph, boo
   return beginning;
 }
 
-std::string plan_file(const RunConfig& config, const model::ModelConfig& model, const PlannedRun& planned) {
-  Json json = plan::to_json(planned.program.policy);
-  json["compute"] = config.compute == DType::kF32 ? "fp32" : "bf16";
-  json["profile"] = hw::to_json(planned.machine);
-  json["model_config"] = model.raw;
-  return json.dump(2) + "\n";
-}
-
 }  // namespace
 
 TrainResult run_training(const RunConfig& config, const TrainOptions& options) {
@@ -414,7 +407,7 @@ TrainResult run_training(const RunConfig& config, const TrainOptions& options) {
   say(describe(planned, graph));
   if (options.dry_run) return result_of(planned);
 
-  const std::string plan = plan_file(config, model, planned);
+  const std::string plan = plan_file_json(planned.program, model, planned.machine).dump(2) + "\n";
   Trainer trainer(config, model, graph, workers, pool, std::move(planned), std::move(beginning));
   trainer.start();
   output->keep();

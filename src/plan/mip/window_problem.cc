@@ -3,163 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 
 #include "base/error.h"
+#include "plan/mip/window_builder.h"
 
 namespace lazytrain::plan {
 namespace {
 
 constexpr double kMaxEntries = 2e7;
 constexpr double kTie = 1e-6;  // planner's own: a second's millionth for each checkpoint, and each on disk
-
-class Builder {
- public:
-  explicit Builder(const Instance& instance) : in_(instance), units_(static_cast<size_t>(instance.units)) {}
-
-  WindowProblem build() {
-    p_.columns.units.resize(units_);
-    add_choices();
-    add_windows();
-    path_rows();
-    choice_rows();
-    traffic();
-    disk_weight_rows();
-    update_rows();
-    start_rows();
-    for (size_t u = 0; u < units_; ++u) {
-      forward_rows(u);
-      backward_rows(u);
-    }
-    memory_rows();
-    head_rows();
-    budget_rows();
-    p_.max_ties = 2 * kTie * static_cast<double>(units_);
-    return std::move(p_);
-  }
-
- private:
-  using Unit = WindowColumns::Unit;
-  Unit& unit(size_t u) { return p_.columns.units[u]; }
-  Mip& mip() { return p_.mip; }
-  static std::string named(const char* name, size_t u) { return fmt::format("{}_{}", name, u); }
-  // Running totals as columns of their own: rows stay short, and so do the factors of the simplex basis.
-  std::vector<int> running(const char* name, size_t count, const std::function<LinearSum(size_t)>& item) {
-    std::vector<int> totals;
-    for (size_t i = 0; i < count; ++i) {
-      totals.push_back(amount(name, i));
-      LinearSum row = item(i);
-      row.add(totals[i], -1);
-      if (i > 0) row.add(totals[i - 1], 1);
-      mip().add_row(named(name, i), 0, row, 0);
-      p_.totals.emplace_back(totals[i], static_cast<int>(mip().rows.size()) - 1);
-    }
-    return totals;
-  }
-  int binary(const char* name, size_t u, double cost = 0) { return mip().add_binary(named(name, u), cost); }
-  int amount(const char* name, size_t u, double lower = 0, double upper = kInfinity) {
-    return mip().add_column(named(name, u), lower, upper, 0);
-  }
-  // A column that is as small as its rows allow.
-  int least_of(const char* name, size_t u, const std::vector<LinearSum>& at_least) {
-    const int column = amount(name, u);
-    std::vector<int> rows;
-    for (const LinearSum& sum : at_least) {
-      mip().at_least(fmt::format("{}_{}_{}", name, u, rows.size()), LinearSum().add(column, 1).add(sum, -1), 0);
-      rows.push_back(static_cast<int>(mip().rows.size()) - 1);
-    }
-    p_.chained.emplace_back(column, std::move(rows));
-    return column;
-  }
-  bool has_host() const { return in_.budget_gb.host > 0; }
-  bool has_disk() const { return in_.offers_disk(); }
-  bool has_disk_homes() const { return in_.has_disk_homes() && in_.budget_gb.disk > 0; }
-
-  void add_choices();
-  void add_retained(size_t u);
-  void add_windows();
-  void path_rows();
-  void choice_rows();
-  struct Totals {  // of one way off the device and back
-    std::vector<int> left, gone, returned;
-  };
-  Totals traffic_rows(const char* name, const std::vector<int>& there, const std::vector<int>& back,
-                      const std::function<LinearSum(size_t)>& leaving, const std::function<LinearSum(size_t)>& late);
-  void traffic();
-  void disk_weight_rows();
-  void update_rows();
-  std::vector<LinearSum> read_rows(size_t u, const std::vector<int>& read, const std::vector<int>& written);
-  void stall_rows(size_t u, const std::vector<int>& written);
-  void early_update_rows();
-  void start_rows();
-  void forward_rows(size_t u);
-  void backward_rows(size_t u);
-  void memory_rows();
-  LinearSum block_buffers(size_t u);
-  void head_rows();
-  void budget_rows();
-
-  // Sums over the choices of unit u.
-  LinearSum out_of_device(size_t u) {  // O: bytes that leave the device with unit u
-    LinearSum sum = out_to_disk(u);
-    sum.add(unit(u).on_host, in_.boundary_gb[u]);
-    return sum.add(retained_at(u, Tier::kHost));
-  }
-  LinearSum out_to_disk(size_t u) {  // N: those of them that go on to disk
-    LinearSum sum;
-    sum.add(unit(u).on_disk, in_.boundary_gb[u]);
-    return sum.add(retained_at(u, Tier::kDisk));
-  }
-  LinearSum retained_at(size_t u, Tier home) {
-    LinearSum sum;
-    for (size_t o = 0; o < in_.menu[u].size(); ++o) sum.add(y(u, o, home), in_.menu[u][o].retained_gb);
-    return sum;
-  }
-  int y(size_t u, size_t entry, Tier home) {
-    const auto& columns = unit(u).retained[entry];
-    const auto h = static_cast<size_t>(home);
-    return h < columns.size() ? columns[h] : -1;
-  }
-  LinearSum over_menu(size_t u, double MenuEntry::*value) {
-    LinearSum sum;
-    for (size_t o = 0; o < in_.menu[u].size(); ++o) {
-      for (const int column : unit(u).retained[o]) sum.add(column, in_.menu[u][o].*value);
-    }
-    return sum;
-  }
-  LinearSum materialised(size_t u) {  // z
-    return LinearSum().add(unit(u).on_device, 1).add(unit(u).on_host, 1).add(unit(u).on_disk, 1);
-  }
-  LinearSum away(size_t u) {  // 1 - v
-    LinearSum sum;
-    return sum.add(1.0).add(unit(u).device_home, -1);
-  }
-  // h2d of weights: into forward window u, into backward window u (the head's for u = L).
-  LinearSum weights_into_forward(size_t u);
-  LinearSum staged(size_t u) {  // S: what comes from disk for the update and goes back behind it
-    LinearSum sum;
-    if (unit(u).state_on_disk < 0) return sum;
-    sum.add(unit(u).state_on_disk, in_.host_state_gb[u]);
-    return sum.add(unit(u).weights_on_disk, in_.host_weight_gb[u]);
-  }
-  LinearSum weights_into_backward(size_t u);
-  LinearSum disk_weights_into_backward(size_t u);
-  template <typename F>
-  void each_block_ending_with(size_t last, F&& f) {  // f(first unit, column)
-    const auto longest = std::min(last + 1, static_cast<size_t>(in_.max_block));
-    for (size_t length = 1; length <= longest; ++length) {
-      const size_t first = last + 1 - length;
-      f(first, unit(first).edges[length - 1]);
-    }
-  }
-
-  const Instance& in_;
-  size_t units_;
-  WindowProblem p_;
-  Totals host_;
-  std::vector<int> updated_;  // e
-};
 
 // An entry that needs no less memory, recompute or workspace than another is no choice.
 bool is_dominated(const std::vector<MenuEntry>& menu, size_t entry) {
@@ -177,7 +30,30 @@ bool is_dominated(const std::vector<MenuEntry>& menu, size_t entry) {
   return false;
 }
 
-void Builder::add_retained(size_t u) {
+}  // namespace
+
+WindowProblem WindowBuilder::build() {
+  p_.columns.units.resize(units_);
+  add_choices();
+  add_windows();
+  path_rows();
+  choice_rows();
+  traffic();
+  disk_weight_rows();
+  update_rows();
+  start_rows();
+  for (size_t u = 0; u < units_; ++u) {
+    forward_rows(u);
+    backward_rows(u);
+  }
+  memory_rows();
+  head_rows();
+  budget_rows();
+  p_.max_ties = 2 * kTie * static_cast<double>(units_);
+  return std::move(p_);
+}
+
+void WindowBuilder::add_retained(size_t u) {
   unit(u).retained.resize(in_.menu[u].size());
   for (size_t o = 0; o < in_.menu[u].size(); ++o) {
     if (is_dominated(in_.menu[u], o)) continue;
@@ -195,7 +71,7 @@ void Builder::add_retained(size_t u) {
   }
 }
 
-void Builder::add_choices() {
+void WindowBuilder::add_choices() {
   for (size_t u = 0; u < units_; ++u) {
     const size_t longest = std::min(units_ - u, static_cast<size_t>(in_.max_block));
     for (size_t length = 1; length <= longest; ++length) {
@@ -215,7 +91,7 @@ void Builder::add_choices() {
   }
 }
 
-void Builder::add_windows() {
+void WindowBuilder::add_windows() {
   WindowColumns& c = p_.columns;
   const double disk = has_disk() ? kInfinity : 0;
   const double host = has_host() || has_disk() ? kInfinity : 0;
@@ -237,7 +113,7 @@ void Builder::add_windows() {
   c.disk_stream.resize(units_);
 }
 
-void Builder::path_rows() {
+void WindowBuilder::path_rows() {
   for (size_t i = 0; i <= units_; ++i) {
     LinearSum in, out;
     if (i > 0) each_block_ending_with(i - 1, [&](size_t, int x) { in.add(x, 1); });
@@ -257,7 +133,7 @@ void Builder::path_rows() {
   mip().add_row("z_0", 1, materialised(0), 1);
 }
 
-void Builder::choice_rows() {
+void WindowBuilder::choice_rows() {
   for (size_t u = 0; u < units_; ++u) {
     LinearSum one, homes, kept_or_home;
     for (const auto& columns : unit(u).retained) {
@@ -275,9 +151,10 @@ void Builder::choice_rows() {
 
 // Bytes are interchangeable and the windows that an item may use are nested: sums of them are enough. `late`: what of a
 // unit leaves in the next window at the earliest (sets_leave_behind).
-Builder::Totals Builder::traffic_rows(const char* name, const std::vector<int>& there, const std::vector<int>& back,
-                                      const std::function<LinearSum(size_t)>& leaving,
-                                      const std::function<LinearSum(size_t)>& late) {
+WindowBuilder::Totals WindowBuilder::traffic_rows(const char* name, const std::vector<int>& there,
+                                                  const std::vector<int>& back,
+                                                  const std::function<LinearSum(size_t)>& leaving,
+                                                  const std::function<LinearSum(size_t)>& late) {
   Totals t;
   const auto column = [](int c) { return LinearSum().add(c, 1); };
   const std::string prefix = name;
@@ -299,7 +176,7 @@ Builder::Totals Builder::traffic_rows(const char* name, const std::vector<int>& 
   return t;
 }
 
-void Builder::traffic() {
+void WindowBuilder::traffic() {
   const WindowColumns& c = p_.columns;
   const auto to_disk = [&](size_t u) { return retained_at(u, Tier::kDisk); };
   host_ = traffic_rows(
@@ -310,126 +187,7 @@ void Builder::traffic() {
       "disk", c.disk_write, c.disk_read, [&](size_t u) { return out_to_disk(u); }, to_disk);
 }
 
-// What r, the end of reading unit u's state, comes after.
-std::vector<LinearSum> Builder::read_rows(size_t u, const std::vector<int>& read, const std::vector<int>& written) {
-  const LinkRates& links = in_.links_gbs;
-  const LinearSum moved = staged(u);
-  std::vector<LinearSum> rows = {LinearSum().add(moved, 1 / links.disk_read)};
-  if (u > 0) rows[0].add(read[u - 1], 1);
-  if (!in_.is_cut_up()) {
-    if (u < kStagedPieces) return rows;
-    rows.push_back(LinearSum().add(written[u - kStagedPieces], 1).add(moved, 1 / links.disk_read));
-    return rows;
-  }
-  const double piece = 1.0 / in_.state_pieces, others = 1 - in_.staged_share(), slack = in_.staged_s();
-  const int on_disk = unit(u).state_on_disk;
-  LinearSum first = LinearSum().add(-slack).add(on_disk, slack + piece * in_.update_s[u]);
-  first.add(moved, piece / links.disk_write + others / links.disk_read);
-  rows.push_back(u > 0 ? first.add(updated_[u - 1], 1) : first.add(in_.embedding_update_s));
-  if (u == 0) return rows;
-  LinearSum room = LinearSum().add(written[u - 1], 1).add(-slack).add(on_disk, slack);
-  rows.push_back(room.add(moved, others / links.disk_write + piece / links.disk_read));
-  return rows;
-}
-
-// What follows for whole choices and not for fractions of them: while a unit whose state is in host memory is updated,
-// the lanes of the disk stand still but for the pieces that are on their way.
-void Builder::stall_rows(size_t u, const std::vector<int>& written) {
-  const LinkRates& links = in_.links_gbs;
-  const double piece = 1.0 / in_.state_pieces, others = 1 - in_.staged_share(), own = in_.update_s[u];
-  const LinearSum moved = staged(u);
-  const auto at_least = [&](const char* name, LinearSum row, double seconds) {  // ... + seconds (1 - v - t)
-    if (seconds <= 0) return;
-    row.add(-seconds).add(unit(u).device_home, seconds).add(unit(u).state_on_disk, seconds);
-    if (in_.update_in_backward) row.add(unit(u).early_update, 1);
-    mip().at_least(named(name, u), row, 0);
-  };
-  LinearSum updated = LinearSum().add(updated_[u], 1).add(updated_[u - 1], -1);
-  updated.add(unit(u).state_on_disk, -2 * piece * own);
-  at_least("stall_e", updated.add(moved, -piece / links.disk_write - others / links.disk_read), own);
-  if (in_.offers_disk()) return;  // what windows write besides may keep the lane behind for longer
-  double ahead = 0;               // of writing, behind the update
-  for (size_t j = 0; j < u; ++j) {
-    const double state = in_.host_state_gb[j], all = state + (in_.disk_weights ? in_.host_weight_gb[j] : 0);
-    const double lane =
-        in_.staged_share() * all / links.disk_write - piece * (in_.update_s[j] + state / links.disk_read);
-    ahead = std::max({ahead, lane, piece * all / links.disk_write});
-  }
-  const LinearSum lane = LinearSum().add(written[u], 1).add(written[u - 1], -1);
-  at_least("stall_w", LinearSum(lane).add(moved, -1 / links.disk_write), own - ahead);
-}
-
-// When the lanes are done with a unit's update: r with reading, e with the update, w with writing it back.
-void Builder::update_rows() {
-  const LinkRates& links = in_.links_gbs;
-  const auto column = [](int c) { return LinearSum().add(c, 1); };
-  const double last = in_.is_cut_up() ? 1.0 / in_.state_pieces : 1;  // piece, of a unit
-  std::vector<int> read, written;
-  for (size_t u = 0; u < units_; ++u) {
-    LinearSum own, after;  // of the update lane
-    own.add(away(u), in_.update_s[u]);
-    if (in_.update_in_backward) own.add(unit(u).early_update, -1);
-    if (u == 0) after.add(in_.embedding_update_s);
-    if (u > 0) after.add(updated_[u - 1], 1);
-    std::vector<LinearSum> done = {after.add(own)};
-    const LinearSum moved = staged(u);
-    if (has_disk_homes()) {
-      read.push_back(least_of("r", u, read_rows(u, read, written)));
-      done.push_back(column(read[u]));
-      if (in_.is_cut_up()) {
-        done[1].add(unit(u).state_on_disk, last * in_.update_s[u]);
-      } else {
-        done[1].add(own);
-      }
-    }
-    updated_.push_back(least_of("e", u, done));
-    if (!has_disk_homes()) continue;
-    std::vector<LinearSum> writes = {column(updated_[u]).add(moved, last / links.disk_write)};
-    if (u > 0) {  // with what window u - 1 puts on disk
-      writes.push_back(column(written[u - 1]).add(moved, 1 / links.disk_write));
-      if (in_.chase) writes[1].add(p_.columns.disk_write[u - 1], 1 / links.disk_write);
-    }
-    written.push_back(least_of("w", u, writes));
-    if (in_.is_cut_up() && u > 0) stall_rows(u, written);
-  }
-  if (in_.update_in_backward) early_update_rows();
-}
-
-void Builder::early_update_rows() {
-  LinearSum early, time_left;
-  for (size_t u = 0; u < units_; ++u) {
-    LinearSum own;
-    own.add(unit(u).early_update, 1).add(away(u), -in_.update_s[u]).add(unit(u).state_on_disk, in_.update_s[u]);
-    mip().at_most(named("early", u), own, 0);
-    // The gradient of unit u is in host memory when backward window u - 1 ends.
-    if (u >= 2) time_left.add(unit(u - 2).backward, 1).add(-in_.stored_in_backward_s(u));
-    early.add(unit(u).early_update, 1);
-    mip().at_most(named("early_time", u), LinearSum(early).add(time_left, -1), 0);
-  }
-}
-
-void Builder::start_rows() {
-  const WindowColumns& c = p_.columns;
-  const LinearSum all = LinearSum().add(updated_[units_ - 1], 1);
-  for (size_t u = 0; u < units_; ++u) {
-    if (in_.chase || u == 0) {
-      LinearSum starts = LinearSum().add(c.start[u], 1).add(away(u), -in_.weight_gb[u] / in_.links_gbs.h2d);
-      starts.add(in_.chase ? updated_[u] : updated_[units_ - 1], -1);
-      if (u == 0) starts.add(-in_.lead_s);
-      mip().at_least(named("chase", u), starts, 0);
-    }
-    LinearSum follows;
-    follows.add(c.start[u + 1], 1).add(c.start[u], -1).add(unit(u).forward, -1);
-    mip().at_least(named("follow", u), follows, 0);
-  }
-  if (in_.head_update_s > 0) {
-    LinearSum head;
-    head.add(c.start[units_], 1).add(all, -1).add(-in_.head_update_s - in_.head.weight_gb / in_.links_gbs.h2d);
-    mip().at_least("chase_head", head, 0);
-  }
-}
-
-LinearSum Builder::weights_into_forward(size_t u) {
+LinearSum WindowBuilder::weights_into_forward(size_t u) {
   LinearSum sum;
   if (u + 1 < units_) {
     sum.add(away(u + 1), in_.weight_gb[u + 1]);
@@ -439,7 +197,7 @@ LinearSum Builder::weights_into_forward(size_t u) {
   return u == 0 ? sum.add(in_.boundary_gb[0]) : sum;
 }
 
-LinearSum Builder::weights_into_backward(size_t u) {
+LinearSum WindowBuilder::weights_into_backward(size_t u) {
   LinearSum sum;
   if (u > 0) sum.add(away(u - 1), in_.weight_gb[u - 1]).add(unit(u - 1).keep, -in_.weight_gb[u - 1]);
   if (u == units_) return sum;
@@ -451,7 +209,7 @@ LinearSum Builder::weights_into_backward(size_t u) {
   return sum;
 }
 
-LinearSum Builder::disk_weights_into_backward(size_t u) {
+LinearSum WindowBuilder::disk_weights_into_backward(size_t u) {
   LinearSum sum;
   if (u > 0) sum.add(unit(u - 1).disk_refetch, in_.weight_gb[u - 1]);
   if (u < units_) {
@@ -463,7 +221,7 @@ LinearSum Builder::disk_weights_into_backward(size_t u) {
 
 // Products of choices: weights at home on disk that backward brings again because they were not kept, or because a
 // block that begins before them is recomputed.
-void Builder::disk_weight_rows() {
+void WindowBuilder::disk_weight_rows() {
   if (unit(0).weights_on_disk < 0) return;
   for (size_t u = 0; u < units_; ++u) {
     const LinearSum refetch = LinearSum().add(unit(u).disk_refetch, 1).add(unit(u).weights_on_disk, -1);
@@ -481,7 +239,7 @@ void Builder::disk_weight_rows() {
   }
 }
 
-void Builder::forward_rows(size_t u) {
+void WindowBuilder::forward_rows(size_t u) {
   const LinkRates& links = in_.links_gbs;
   const int window = unit(u).forward, drain = p_.columns.drain[u];
   const auto lasts = [&](const char* name, double rate, LinearSum traffic) {
@@ -495,7 +253,7 @@ void Builder::forward_rows(size_t u) {
   if (has_disk()) lasts("f_write", links.disk_write, LinearSum().add(p_.columns.disk_write[u], 1));
 }
 
-void Builder::backward_rows(size_t u) {
+void WindowBuilder::backward_rows(size_t u) {
   const LinkRates& links = in_.links_gbs;
   const WindowColumns& c = p_.columns;
   const auto lasts = [&](const char* name, double rate, LinearSum traffic) {
@@ -520,7 +278,7 @@ void Builder::backward_rows(size_t u) {
   if (in_.budget_gb.disk > 0) lasts("b_read", links.disk_read, disk_weights_into_backward(u).add(c.disk_read[u], 1));
 }
 
-void Builder::memory_rows() {
+void WindowBuilder::memory_rows() {
   const auto kept = [&](size_t u) { return LinearSum().add(unit(u).keep, in_.weight_gb[u]); };
   LinearSum homes;
   for (size_t u = 0; u < units_; ++u) homes.add(unit(u).device_home, in_.device_home_gb[u]);
@@ -545,7 +303,7 @@ void Builder::memory_rows() {
 }
 
 // Recomputed boundaries that are alive in backward window u.
-LinearSum Builder::block_buffers(size_t u) {
+LinearSum WindowBuilder::block_buffers(size_t u) {
   LinearSum sum;
   for (size_t last = u; last < std::min(units_, u + static_cast<size_t>(in_.max_block)); ++last) {
     double bytes = 0;
@@ -558,7 +316,7 @@ LinearSum Builder::block_buffers(size_t u) {
   return sum;
 }
 
-void Builder::head_rows() {
+void WindowBuilder::head_rows() {
   const LinkRates& links = in_.links_gbs;
   const WindowColumns& c = p_.columns;
   const auto lasts = [&](const char* name, double rate, LinearSum traffic) {
@@ -574,7 +332,7 @@ void Builder::head_rows() {
   lasts("h_read", links.disk_read, disk_weights_into_backward(units_).add(c.disk_read[units_], 1));
 }
 
-void Builder::budget_rows() {
+void WindowBuilder::budget_rows() {
   LinearSum state, disk;  // in host memory, on disk
   for (size_t u = 0; u < units_; ++u) {
     disk.add(out_to_disk(u)).add(staged(u));
@@ -591,6 +349,8 @@ void Builder::budget_rows() {
   mip().at_most("host", state.add(left[units_ - 1], 1), in_.budget_gb.host);
   mip().at_most("disk", disk, in_.budget_gb.disk);
 }
+
+namespace {
 
 // How many entries a row has at most, times the rows: what hostile sizes would make of it.
 void check_size(const Instance& instance) {
@@ -610,7 +370,7 @@ void check_size(const Instance& instance) {
 
 WindowProblem build_problem(const Instance& instance) {
   check_size(instance);
-  return Builder(instance).build();
+  return WindowBuilder(instance).build();
 }
 
 }  // namespace lazytrain::plan

@@ -1,7 +1,11 @@
 // From a model on a machine to an instance of the planning problem, and from its solution to a policy.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "graph/graph.h"
 #include "hw/profile.h"
@@ -18,6 +22,16 @@ inline TierGb tier_gb(int64_t device, int64_t host, int64_t disk) {
   return {static_cast<double>(device) / 1e9, static_cast<double>(host) / 1e9, static_cast<double>(disk) / 1e9};
 }
 
+// What a person may change, as remedies call it: options of `lazytrain plan`, or keys of a run's configuration.
+enum class Settings : uint8_t { kOptions, kKeys };
+
+// A machine that could be planned for instead.
+struct OtherMachine {
+  std::string name;  // as the setting takes it
+  hw::Profile machine;
+  TierGb budget;
+};
+
 // What a step is planned for.
 struct PlanningTask {
   const graph::Graph& graph;
@@ -31,6 +45,10 @@ struct PlanningTask {
   const Measurements* measured = nullptr;
   int64_t piece_elements = kPieceElements;  // as in CompileOptions
   bool update_in_backward = false;          // gradients are not clipped: their updates wait for no norm
+  Settings settings = Settings::kOptions;
+  // What remedies may name: other machines; empty: those of the library. And this one with a disk that it could have.
+  std::function<std::vector<OtherMachine>()> other_machines = {};
+  std::function<std::optional<OtherMachine>()> with_disk = {};
 };
 
 // Unit j of the instance is layer j of the graph. Static buffers are taken off the budgets: on the device two slots of

@@ -268,7 +268,7 @@ std::optional<PlannedStep> named_step(const PlanningTask& task, const std::strin
 
 PlannedStep plan_step(const PlanningTask& task, const SolveOptions& options, bool any_micro_batch) {
   auto step = Planning(task, options, any_micro_batch).run();
-  if (!step) throw_infeasible(task);
+  if (!step) throw_infeasible(task, any_micro_batch);
   return std::move(*step);
 }
 
@@ -282,7 +282,7 @@ PlannedStep plan_step_with_disk(PlanningTask& task, const SolveOptions& options,
     if (step) return std::move(*step);
     task.budget.disk = none;
   }
-  throw_infeasible(task);
+  throw_infeasible(task, any_micro_batch);
 }
 
 }  // namespace lazytrain::plan

@@ -14,6 +14,7 @@ namespace {
 using graph::testing::toy_graph;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A machine on which a toy layer computes for milliseconds and its transfers take a part of that.
 hw::Profile machine() {
@@ -78,6 +79,38 @@ TEST_P(PlannerTest, WhatDoesNotFitSaysWhereAndWhatWould) {
   } catch (const Infeasible& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("batch 8"), HasSubstr("device: "), HasSubstr("short"),
                                     HasSubstr("the model's state is")));
+  }
+}
+
+std::string refusal(const PlanningTask& task, bool any_micro_batch) {
+  try {
+    plan_step(task, {.solver = "greedy", .time_limit_s = 0}, any_micro_batch);
+  } catch (const Infeasible& error) {
+    return error.what();
+  }
+  return "it fits";
+}
+
+// A run's remedies are keys of its configuration; no machine is its own remedy.
+TEST_P(PlannerTest, RemediesSpeakTheLanguageOfTheirReader) {
+  PlanningTask with = task({0.3 * device_gb("every-layer"), 10, 0});
+  with.shape.batch = with.shape.micro_batch = 64;
+  const hw::Profile larger = here;
+  with.other_machines = [&] {
+    return std::vector<OtherMachine>{{"larger", larger, {10, 10, 0}}, {"as small", larger, with.budget}};
+  };
+  const std::string options = refusal(with, true);
+  EXPECT_THAT(options,
+              AllOf(HasSubstr("(--batch "), HasSubstr("(--profile larger: device"), Not(HasSubstr("as small"))));
+  with.settings = Settings::kKeys;
+  const std::string keys = refusal(with, true);
+  EXPECT_THAT(keys, AllOf(HasSubstr("(batch="), HasSubstr("(device.profile=larger: device"), Not(HasSubstr("--"))));
+  // The micro-batch is the person's: where a change needs another one, it says so.
+  EXPECT_THAT(refusal(with, false), HasSubstr("micro_batch="));
+  with.other_machines = {};
+  for (const hw::Profile& machine : hw::library_profiles()) {
+    here.name = machine.name;
+    EXPECT_THAT(refusal(with, true), Not(HasSubstr(fmt::format("={}:", machine.name))));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -28,14 +29,12 @@ std::optional<double> quick_step(const PlanningTask& task) {
   return solution.step_s;
 }
 
-PlanningTask on_machine(const PlanningTask& task, const hw::Profile& machine) {
-  return {task.graph,
-          machine,
-          task.shape,
-          task.compute,
-          task.optimizer_state,
-          task.scratch_bytes,
-          tier_gb(machine.device_bytes, machine.host_bytes, machine.disk_bytes)};
+PlanningTask on_machine(const PlanningTask& task, const OtherMachine& other) {
+  PlanningTask there{task.graph,           other.machine,      task.shape,  task.compute,
+                     task.optimizer_state, task.scratch_bytes, other.budget};
+  there.piece_elements = task.piece_elements;
+  there.update_in_backward = task.update_in_backward;
+  return there;
 }
 
 struct Remedy {
@@ -43,58 +42,116 @@ struct Remedy {
   double seconds_a_token;
 };
 
-std::vector<Remedy> remedies(const PlanningTask& task) {
-  std::vector<Remedy> found;
-  const auto try_task = [&](const std::string& change, PlanningTask changed) {
-    changed.shape.micro_batch = 1;
-    const auto seconds = quick_step(changed);
-    if (seconds) {
-      found.push_back({change, *seconds / static_cast<double>(changed.shape.batch * changed.shape.seq)});
+class Search {
+ public:
+  Search(const PlanningTask& task, bool any_micro_batch) : task_(task), any_micro_batch_(any_micro_batch) {}
+
+  // The fastest first.
+  std::vector<Remedy> run() {
+    smaller_micro_batch();
+    if (task_.optimizer_state != "8bit") {
+      PlanningTask small = task_;
+      small.optimizer_state = "8bit";
+      attempt("8-bit optimizer state", setting("--optimizer-state", "optimizer.state", "8bit"), small);
     }
-    return seconds.has_value();
-  };
-  for (PlanningTask smaller = task; smaller.shape.micro_batch > 1;) {
-    smaller.shape.micro_batch /= 2;
-    const auto seconds = quick_step(smaller);
-    if (!seconds) continue;
-    found.push_back(
-        {fmt::format("a micro-batch of {} (--micro-batch {})", smaller.shape.micro_batch, smaller.shape.micro_batch),
-         *seconds / static_cast<double>(task.shape.batch * task.shape.seq)});
-    break;
+    disk();
+    halve(&Shape::batch, 1, "a batch of {}", "--batch", "batch");
+    halve(&Shape::seq, kLeastSeq, "a sequence of {}", "--seq", "seq");
+    larger_machine();
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const Remedy& a, const Remedy& b) { return a.seconds_a_token < b.seconds_a_token; });
+    return std::move(found_);
   }
-  if (task.optimizer_state != "8bit") {
-    PlanningTask small = task;
-    small.optimizer_state = "8bit";
-    try_task("8-bit optimizer state (--optimizer-state 8bit)", small);
+
+ private:
+  std::string setting(std::string_view option, std::string_view key, std::string_view value) const {
+    return task_.settings == Settings::kOptions ? fmt::format("{} {}", option, value)
+                                                : fmt::format("{}={}", key, value);
   }
-  if (task.budget.disk <= 0 && task.machine.disk_bytes > 0) {
-    PlanningTask with_disk = task;
-    with_disk.budget.disk = static_cast<double>(task.machine.disk_bytes) / 1e9;
-    try_task("the machine's disk (--disk-memory " + format_bytes(task.machine.disk_bytes) + ")", with_disk);
+
+  // Where the micro-batch is the person's, a change alone comes first; then with sequences one by one.
+  bool attempt(const std::string& what, const std::string& how, PlanningTask changed) {
+    const int64_t own = std::min(changed.shape.micro_batch, changed.shape.batch);
+    changed.shape.micro_batch = any_micro_batch_ ? 1 : own;
+    auto seconds = quick_step(changed);
+    std::string one_by_one;
+    if (!seconds && changed.shape.micro_batch > 1) {
+      changed.shape.micro_batch = 1;
+      seconds = quick_step(changed);
+      one_by_one = fmt::format(" {}", setting("--micro-batch", "micro_batch", "1"));
+    }
+    if (!seconds) return false;
+    found_.push_back({fmt::format("{} ({}{})", what, how, one_by_one),
+                      *seconds / static_cast<double>(changed.shape.batch * changed.shape.seq)});
+    return true;
   }
-  for (PlanningTask shorter = task; shorter.shape.batch > 1;) {
-    shorter.shape.batch /= 2;
-    if (try_task(fmt::format("a batch of {} (--batch {})", shorter.shape.batch, shorter.shape.batch), shorter)) break;
+
+  void smaller_micro_batch() {
+    for (PlanningTask smaller = task_; smaller.shape.micro_batch > 1;) {
+      smaller.shape.micro_batch /= 2;
+      const auto seconds = quick_step(smaller);
+      if (!seconds) continue;
+      const std::string size = std::to_string(smaller.shape.micro_batch);
+      found_.push_back({fmt::format("a micro-batch of {} ({})", size, setting("--micro-batch", "micro_batch", size)),
+                        *seconds / static_cast<double>(task_.shape.batch * task_.shape.seq)});
+      return;
+    }
   }
-  for (PlanningTask shorter = task; shorter.shape.seq > kLeastSeq;) {
-    shorter.shape.seq /= 2;
-    if (try_task(fmt::format("a sequence of {} (--seq {})", shorter.shape.seq, shorter.shape.seq), shorter)) break;
+
+  void disk() {
+    if (task_.budget.disk > 0) return;
+    if (task_.machine.disk_bytes > 0) {
+      PlanningTask with = task_;
+      with.budget.disk = static_cast<double>(task_.machine.disk_bytes) / 1e9;
+      attempt("the machine's disk", setting("--disk-memory", "disk.memory", format_bytes(task_.machine.disk_bytes)),
+              with);
+    } else if (const auto other = task_.with_disk ? task_.with_disk() : std::nullopt) {
+      attempt("a disk behind it", setting("--disk-memory", "disk.path", other->name), on_machine(task_, *other));
+    }
   }
-  const std::vector<hw::Profile> library = hw::library_profiles();
-  const hw::Profile* larger = nullptr;  // the smallest machine of the library that is enough
-  for (const hw::Profile& other : library) {
-    if (larger && other.device_bytes + other.host_bytes >= larger->device_bytes + larger->host_bytes) continue;
-    PlanningTask there = on_machine(task, other);
-    there.shape.micro_batch = 1;
-    if (quick_step(there)) larger = &other;
+
+  // The largest half, quarter, ... that fits.
+  void halve(int64_t Shape::*size, int64_t least, fmt::format_string<int64_t&> what, std::string_view option,
+             std::string_view key) {
+    for (PlanningTask smaller = task_; smaller.shape.*size > least;) {
+      int64_t& value = smaller.shape.*size;
+      value /= 2;
+      if (attempt(fmt::format(what, value), setting(option, key, std::to_string(value)), smaller)) return;
+    }
   }
-  if (larger) {
-    try_task(fmt::format("another machine (--profile {}: device {}, host {})", larger->name,
-                         format_bytes(larger->device_bytes), format_bytes(larger->host_bytes)),
-             on_machine(task, *larger));
+
+  // The smallest machine that is enough, and not this one again.
+  void larger_machine() {
+    const std::vector<OtherMachine> others = task_.other_machines ? task_.other_machines() : library();
+    const OtherMachine* best = nullptr;
+    const auto bytes = [](const OtherMachine& m) { return m.machine.device_bytes + m.machine.host_bytes; };
+    for (const OtherMachine& other : others) {
+      if (best && bytes(other) >= bytes(*best)) continue;
+      PlanningTask there = on_machine(task_, other);
+      there.shape.micro_batch = 1;
+      if (quick_step(there)) best = &other;
+    }
+    if (!best) return;
+    attempt("another machine",
+            fmt::format("{}: device {}, host {}", setting("--profile", "device.profile", best->name),
+                        format_bytes(best->machine.device_bytes), format_bytes(best->machine.host_bytes)),
+            on_machine(task_, *best));
   }
-  return found;
-}
+
+  std::vector<OtherMachine> library() const {
+    std::vector<OtherMachine> others;
+    for (const hw::Profile& m : hw::library_profiles()) {
+      if (m.name != task_.machine.name) {
+        others.push_back({m.name, m, tier_gb(m.device_bytes, m.host_bytes, m.disk_bytes)});
+      }
+    }
+    return others;
+  }
+
+  const PlanningTask& task_;
+  bool any_micro_batch_;
+  std::vector<Remedy> found_;
+};
 
 // The state that must lie on the host or the disk, and what takes it.
 std::string state_lines(const PlanningTask& task) {
@@ -144,14 +201,12 @@ std::string shortage_line(const PlanningTask& task) {
 
 }  // namespace
 
-void throw_infeasible(const PlanningTask& task) {
+void throw_infeasible(const PlanningTask& task, bool any_micro_batch) {
   std::string text = fmt::format("no plan of batch {}, seq {} fits {} (device {}, host {}, disk {})\n",
                                  task.shape.batch, task.shape.seq, task.machine.name, gb(task.budget.device),
                                  gb(task.budget.host), gb(task.budget.disk)) +
                      shortage_line(task) + state_lines(task);
-  std::vector<Remedy> found = remedies(task);
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Remedy& a, const Remedy& b) { return a.seconds_a_token < b.seconds_a_token; });
+  const std::vector<Remedy> found = Search(task, any_micro_batch).run();
   if (found.empty()) {
     text += "Neither 8-bit state, a disk, a smaller batch or sequence nor any machine of the library is enough alone.";
   } else {

@@ -6,7 +6,7 @@
 namespace lazytrain::plan {
 
 // Throws Infeasible: which tier lacks how many bytes and what takes them, and up to three changes that were tried and
-// fit, with their figures.
-[[noreturn]] void throw_infeasible(const PlanningTask& task);
+// fit, with their figures, by the names of the task's settings. `any_micro_batch`: the planner may choose it.
+[[noreturn]] void throw_infeasible(const PlanningTask& task, bool any_micro_batch);
 
 }  // namespace lazytrain::plan

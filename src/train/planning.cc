@@ -118,9 +118,10 @@ class Planning {
 
  private:
   void emulate() {
-    const hw::Profile here = run_.machine;
+    const hw::Profile& here = here_ = run_.machine;
     if (!config_.device.profile.empty()) {
       const hw::Profile target = hw::find_profile(config_.device.profile);
+      target_ = target.name;
       const hw::Emulation emulation = hw::emulate(target, here);
       run_.machine = emulation.machine;
       run_.emulation = hw::describe(emulation, target.name);
@@ -134,6 +135,7 @@ class Planning {
       run_.emulation = fmt::format("{}; a layer's forward time is the measure of:\n{}",
                                    hw::describe(similar.emulation, target.name), plan::describe(similar));
     }
+    emulated_disk_bytes_ = run_.machine.disk_bytes;
     run_.rates = runtime::LaneRates{run_.machine.links, {}};
   }
 
@@ -252,6 +254,37 @@ class Planning {
     }
   }
 
+  // Machines of the library emulated in this one's place, within the run's caps. By likeness (device.like) each would
+  // be scaled to this one's step: none is another.
+  std::vector<plan::OtherMachine> other_machines() const {
+    std::vector<plan::OtherMachine> others;
+    if (config_.device.profile.empty()) return others;
+    for (const hw::Profile& profile : hw::library_profiles()) {
+      if (profile.one_memory || profile.name == target_) continue;
+      try {
+        hw::Profile machine = hw::emulate(profile, here_).machine;
+        machine.disk_bytes = run_.machine.disk_bytes;
+        others.push_back({profile.name, machine, budget_on(machine)});
+      } catch (const UsageError&) {  // this machine is too slow to be it
+      }
+    }
+    return others;
+  }
+
+  std::optional<plan::OtherMachine> with_disk() const {
+    if (!config_.disk.path.empty() || emulated_disk_bytes_ == 0) return std::nullopt;
+    plan::OtherMachine other{"FOLDER", run_.machine, {}};
+    other.machine.disk_bytes = emulated_disk_bytes_;
+    other.budget = budget_on(other.machine);
+    return other;
+  }
+
+  plan::TierGb budget_on(const hw::Profile& machine) const {
+    const int64_t host = std::min(or_else(config_.host_memory, machine.host_bytes), run_.budgets.available);
+    return plan::tier_gb(or_else(config_.device.memory, machine.device_bytes), host - run_.budgets.besides(),
+                         machine.disk_bytes);
+  }
+
   void choose_on_tiers() {
     plan::PlanningTask task{
         .graph = graph_,
@@ -261,6 +294,9 @@ class Planning {
         .optimizer_state = config_.optimizer.state,
         .scratch_bytes = options().scratch_bytes,
         .budget = plan::tier_gb(run_.budgets.device, run_.budgets.host - run_.budgets.besides(), 0)};
+    task.settings = plan::Settings::kKeys;
+    task.other_machines = [this] { return other_machines(); };
+    task.with_disk = [this] { return with_disk(); };
     const bool planner = config_.plan.policy == "auto" || config_.plan.policy == "lazytrain";
     if (planner) {
       const std::string solver = config_.plan.solver == "auto" ? "" : config_.plan.solver;
@@ -288,6 +324,9 @@ class Planning {
   plan::Shape shape_;
   int threads_;
   PlannedRun run_;
+  hw::Profile here_;    // as measured, where another machine is emulated
+  std::string target_;  // that machine, by device.profile
+  int64_t emulated_disk_bytes_ = 0;
   std::optional<plan::MachineFacts> file_made_for_;  // of plan.policy, where it is a file
 };
 

@@ -104,7 +104,7 @@ expect "fixed rules know of no such thing" 2 "^error: --no-clip: policy megatrai
 sed -e 's/"update_in_backward": false/"update_in_backward": true/' own.json >own_early.json
 expect "it does not train, and why" 2 "own_early.json: has .update_in_backward.*not all finite.*without --no-clip" \
   "$LAZYTRAIN" train run.yaml "plan.policy=$work/own_early.json"
-sed 's/"optimizer_home": "host"/"optimizer_home": "disk"/' own_early.json >no_early.json
+sed 's/"optimizer_home": "host"/"optimizer_home": "disk"/' early.json >no_early.json
 expect "a policy that cannot do it" 2 "has update_in_backward, and no unit" "$LAZYTRAIN" simulate --plan no_early.json
 
 # --- what does not fit, and what is wrong

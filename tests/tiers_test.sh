@@ -69,7 +69,7 @@ expect "what is emulated is said" 0 '1 s of rtx3090 = ' "$LAZYTRAIN" train run.y
 expect "likeness is said in ratios" 0 'boundary over h2d: ' "$LAZYTRAIN" train run.yaml output=none --dry-run \
   "device.like=$root/configs/qwen2.5-14b.json@h800-paper@96x1024" "${keys[@]}"
 expect "what does not fit it speaks of keys" 3 "^  .* [(](batch|micro_batch|seq|optimizer.state|disk.path|device.profile)=" \
-  "$LAZYTRAIN" train run.yaml output=none device.profile=rtx3090 device.memory=1MB --dry-run "${keys[@]}"
+  "$LAZYTRAIN" train run.yaml output=none device.profile=rtx3090 device.memory=3MB --dry-run "${keys[@]}"
 check "and of no options of other commands" test "$(grep -c -- ' [(]*--' "$logs/err")" = 0
 check "nor of the machine that it is" test "$(grep -c 'device.profile=rtx3090:' "$logs/err")" = 0
 expect "a likeness that is none" 2 'CONFIG@PROFILE@BATCHxSEQ' "$LAZYTRAIN" train run.yaml output=none \

@@ -140,8 +140,8 @@ void compare_policies(int policies, bool pieces, bool early = false) {
     sum += std::abs(one.error());
     with_early += one.early_s > 0.01 * one.objective_s ? 1 : 0;
     // Of pieces the last is padded. A boundary that waits for its window holds up the pieces behind it, of which few
-    // are on their way.
-    EXPECT_LE(std::abs(one.error()), !pieces                   ? 0.01
+    // are on their way. An update in backward begins behind a whole gradient, where the program has parts of windows.
+    EXPECT_LE(std::abs(one.error()), !pieces                   ? (early ? 0.0125 : 0.01)
                                      : one.activations_on_disk ? 0.02
                                                                : 0.0125)
         << "seed " << seed << ": objective " << one.objective_s << ", simulated " << one.simulated_s;

@@ -9,7 +9,7 @@ rooms_hold() {
   wrong=$(
     {
       sed -nE 's/^\| `([a-z]+)` \| ([a-z ]*) ?\|.*/room \1 \2/p' docs/architecture.md
-      grep -rnoE '^#include "[a-z]+/' src --include='*.h' --include='*.cc' |
+      grep -rnoE '^#include "[a-z]+/' src --include='*.h' --include='*.cc' --include='*.cu' |
         sed -E 's@^src/([a-z]+)/([^:]*):([0-9]+):#include "([a-z]+)/@use \1 \4 src/\1/\2:\3@'
     } | awk '
       $1 == "room" { known[$2] = 1; for (i = 3; i <= NF; i++) allowed[$2, $i] = 1; rooms++ }

@@ -19,6 +19,9 @@ class Linear final : public CpuOp {
   graph::Work forward_work(const graph::Dims& dims) const override;
   graph::Work backward_work(const graph::Dims& dims) const override;
   graph::Reads backward_reads() const override { return {.inputs = {0}, .outputs = {}}; }
+  int64_t in() const { return in_; }
+  int64_t out() const { return out_; }
+  bool has_bias() const { return bias_; }
 
   void forward(const CpuContext& context, const ForwardArgs& args) const override;
   void backward(const CpuContext& context, const BackwardArgs& args) const override;

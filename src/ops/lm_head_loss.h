@@ -25,6 +25,8 @@ class LmHeadLoss final : public CpuOp {
   graph::Work backward_work(const graph::Dims& dims) const override;
   graph::Reads backward_reads() const override { return {.inputs = {0}, .outputs = {}}; }
   bool is_loss() const override { return true; }
+  int64_t hidden() const { return hidden_; }
+  int64_t vocabulary() const { return vocabulary_; }
 
   // The loss alone.
   void forward(const CpuContext& context, const ForwardArgs& args) const override;

@@ -21,6 +21,7 @@ class RmsNorm final : public CpuOp {
   graph::Work backward_work(const graph::Dims& dims) const override;
   graph::Reads backward_reads() const override { return {.inputs = {0}, .outputs = {1}}; }
   bool cheap_to_recompute() const override { return true; }
+  float eps() const { return eps_; }
 
   void forward(const CpuContext& context, const ForwardArgs& args) const override;
   void backward(const CpuContext& context, const BackwardArgs& args) const override;

@@ -19,6 +19,10 @@ class Rotary final : public CpuOp {
   graph::Work backward_work(const graph::Dims& dims) const override;
   graph::Reads backward_reads() const override { return {}; }
   bool cheap_to_recompute() const override { return true; }
+  int64_t heads() const { return heads_; }
+  int64_t head_dim() const { return head_dim_; }
+  std::span<const float> inv_freq() const { return inv_freq_; }
+  float attention_scaling() const { return attention_scaling_; }
 
   void forward(const CpuContext& context, const ForwardArgs& args) const override;
   void backward(const CpuContext& context, const BackwardArgs& args) const override;

@@ -17,26 +17,11 @@ namespace {
 // Ranges of the threads start on cache lines of every array when the arrays do; small tensors stay on one thread.
 constexpr int64_t kGrain = 16384;
 
-AdamWConstants constants_of(const AdamWStep& step) {
-  const double weight = 1.0 - step.beta1;
-  // torch's lerp takes the end that is nearer as the base, so that weight 1 gives the gradient exactly.
-  const bool from_moment = std::abs(static_cast<float>(weight)) < 0.5f;
-  return {.gradient_scale = static_cast<float>(step.gradient_scale),
-          .decay = static_cast<float>(1.0 - step.lr * step.weight_decay),
-          .lerp_weight = from_moment ? static_cast<float>(weight) : static_cast<float>(weight) - 1.0f,
-          .lerp_from_moment = from_moment,
-          .beta2 = static_cast<float>(step.beta2),
-          .one_minus_beta2 = static_cast<float>(1.0 - step.beta2),
-          .root_bias_correction2 = static_cast<float>(std::sqrt(step.bias_correction2)),
-          .eps = static_cast<float>(step.eps),
-          .minus_step_size = static_cast<float>(-(step.lr / step.bias_correction1))};
-}
-
 AdamWArrays advance(const AdamWArrays& a, int64_t by) { return {a.hi + by, a.lo + by, a.m + by, a.v + by}; }
 
 template <typename Gradient>
 void update(const AdamWStep& step, const AdamWArrays& arrays, const Gradient* gradient, int64_t n, ThreadPool* pool) {
-  const AdamWConstants constants = constants_of(step);
+  const AdamWConstants constants = adamw_constants(step);
   if (pool == nullptr || n <= kGrain) {
     adamw_kernel(constants, arrays, gradient, n);
     return;
@@ -44,20 +29,6 @@ void update(const AdamWStep& step, const AdamWArrays& arrays, const Gradient* gr
   pool->parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
     adamw_kernel(constants, advance(arrays, begin), gradient + begin, end - begin);
   });
-}
-
-AdamW8Constants constants8_of(const AdamWStep& step) {
-  constexpr double kLargestGradient = 0x1p63;
-  constexpr double kLargestFloat = std::numeric_limits<float>::max();
-  return {.gradient_limit = static_cast<float>(std::min(kLargestGradient / step.gradient_scale, kLargestFloat)),
-          .gradient_to_m = static_cast<float>((1.0 - step.beta1) * step.gradient_scale),
-          .gradient_to_root = static_cast<float>(std::sqrt(1.0 - step.beta2) * step.gradient_scale),
-          .m_decay = static_cast<float>(step.beta1 / kMostM),
-          .root_decay = static_cast<float>(std::sqrt(step.beta2) / kMostV),
-          .weight_decay = static_cast<float>(1.0 - step.lr * step.weight_decay),
-          .root_to_denominator = static_cast<float>(1.0 / std::sqrt(step.bias_correction2)),
-          .eps = static_cast<float>(step.eps),
-          .step_size = static_cast<float>(step.lr / step.bias_correction1)};
 }
 
 template <typename Gradient>
@@ -68,7 +39,7 @@ void update(const AdamWStep& step, bf16* hi, int16_t* lo, const Moments& moments
     return;
   }
   const Moments8& codes = std::get<Moments8>(moments);
-  const AdamW8Constants constants = constants8_of(step);
+  const AdamW8Constants constants = adamw8_constants(step);
   const auto range = [&](int64_t begin, int64_t end) {
     adamw8_kernel(constants, hi + begin, lo + begin, advance(codes, begin / codes.block), gradient + begin,
                   end - begin);
@@ -87,6 +58,35 @@ void check_beta(const char* name, double beta) {
 }
 
 }  // namespace
+
+AdamWConstants adamw_constants(const AdamWStep& step) {
+  const double weight = 1.0 - step.beta1;
+  // torch's lerp takes the end that is nearer as the base, so that weight 1 gives the gradient exactly.
+  const bool from_moment = std::abs(static_cast<float>(weight)) < 0.5f;
+  return {.gradient_scale = static_cast<float>(step.gradient_scale),
+          .decay = static_cast<float>(1.0 - step.lr * step.weight_decay),
+          .lerp_weight = from_moment ? static_cast<float>(weight) : static_cast<float>(weight) - 1.0f,
+          .lerp_from_moment = from_moment,
+          .beta2 = static_cast<float>(step.beta2),
+          .one_minus_beta2 = static_cast<float>(1.0 - step.beta2),
+          .root_bias_correction2 = static_cast<float>(std::sqrt(step.bias_correction2)),
+          .eps = static_cast<float>(step.eps),
+          .minus_step_size = static_cast<float>(-(step.lr / step.bias_correction1))};
+}
+
+AdamW8Constants adamw8_constants(const AdamWStep& step) {
+  constexpr double kLargestGradient = 0x1p63;
+  constexpr double kLargestFloat = std::numeric_limits<float>::max();
+  return {.gradient_limit = static_cast<float>(std::min(kLargestGradient / step.gradient_scale, kLargestFloat)),
+          .gradient_to_m = static_cast<float>((1.0 - step.beta1) * step.gradient_scale),
+          .gradient_to_root = static_cast<float>(std::sqrt(1.0 - step.beta2) * step.gradient_scale),
+          .m_decay = static_cast<float>(step.beta1 / kMostM),
+          .root_decay = static_cast<float>(std::sqrt(step.beta2) / kMostV),
+          .weight_decay = static_cast<float>(1.0 - step.lr * step.weight_decay),
+          .root_to_denominator = static_cast<float>(1.0 / std::sqrt(step.bias_correction2)),
+          .eps = static_cast<float>(step.eps),
+          .step_size = static_cast<float>(step.lr / step.bias_correction1)};
+}
 
 void check(const AdamWOptions& options) {
   check_beta("beta1", options.beta1);

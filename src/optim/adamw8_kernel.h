@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "optim/adamw.h"
 #include "optim/moments.h"
 
 namespace lazytrain::optim {
@@ -20,6 +21,7 @@ struct AdamW8Constants {
   float eps;
   float step_size;  // lr / bias_correction1
 };
+AdamW8Constants adamw8_constants(const AdamWStep& step);
 
 // n elements from the start of a block on.
 void adamw8_kernel(const AdamW8Constants& constants, bf16* hi, int16_t* lo, const Moments8& moments,

@@ -19,6 +19,7 @@ struct AdamWConstants {
   float eps;
   float minus_step_size;
 };
+AdamWConstants adamw_constants(const AdamWStep& step);
 
 void adamw_kernel(const AdamWConstants& constants, const AdamWArrays& arrays, const bf16* gradient, int64_t n);
 void adamw_kernel(const AdamWConstants& constants, const AdamWArrays& arrays, const float* gradient, int64_t n);

@@ -14,7 +14,7 @@ struct BlockFactors {
   float m;
   float root;
 
-  BlockFactors(float m_scale, float root_scale)
+  constexpr BlockFactors(float m_scale, float root_scale)
       : m(m_scale > 0.0f ? kMostM / m_scale : 0.0f), root(root_scale > 0.0f ? kMostV / root_scale : 0.0f) {}
 };
 

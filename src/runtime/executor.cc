@@ -31,6 +31,7 @@ Executor::Executor(const graph::Graph& graph, plan::Program program, TierMemory&
     }
   }
   if (memory.has_disk()) {
+    memory.register_with_disk();
     disk_read_ = &memory.disk(DiskUser::kReadLane);
     disk_write_ = &memory.disk(DiskUser::kWriteLane);
   }

@@ -46,14 +46,14 @@ void say_lanes(const RunSummary& s, double step_s) {
 
 void print_summary(const RunSummary& s) {
   const double steps_s = std::accumulate(s.step_seconds.begin(), s.step_seconds.end(), 0.0);
-  std::vector<std::pair<std::string, runtime::OpTime>> rows(s.profile.begin(), s.profile.end());
+  std::vector<std::pair<runtime::OpDirection, runtime::OpTime>> rows(s.profile.begin(), s.profile.end());
   std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   say("\nwhere the time went ({} in {})\n", format_seconds(steps_s), counted(std::ssize(s.step_seconds), "step"));
   double ops_s = 0;
-  for (const auto& [name, time] : rows) {
+  for (const auto& [op, time] : rows) {
     ops_s += time.seconds;
     if (time.seconds < 0.005 * steps_s) continue;
-    say("  {:28} {:>5.1f}%  {:>10}  {:>6.0f} GFLOPS\n", name, 100 * time.seconds / steps_s,
+    say("  {:28} {:>5.1f}%  {:>10}  {:>6.0f} GFLOPS\n", op.name(), 100 * time.seconds / steps_s,
         format_seconds(time.seconds), time.flops / time.seconds / 1e9);
   }
   say("  {:28} {:>5.1f}%  waiting for the optimizer and between steps\n", "not in ops",

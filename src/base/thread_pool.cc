@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -24,28 +23,40 @@ Part part_of(int64_t total, int64_t parts, int64_t index, int64_t grain) {
 struct ThreadPool::Impl {
   // One call of run(): its parts are handed out by `next` under the pool's mutex.
   struct Job {
-    const std::function<void(int64_t)>* body;
+    FunctionRef<void(int64_t)> body;
     int64_t count;
     int64_t next = 0;
     int64_t done = 0;
     std::exception_ptr error;
     std::condition_variable finished;
+    Job* behind = nullptr;  // in the list of jobs
   };
 
   std::mutex mutex;
   std::condition_variable wake;
-  std::deque<Job*> jobs;  // those with parts left to hand out, oldest first
+  Job* jobs = nullptr;  // those with parts left to hand out, oldest first
   std::vector<std::thread> workers;
   bool stopping = false;
+
+  void append(Job& job) {
+    Job** end = &jobs;
+    while (*end != nullptr) end = &(*end)->behind;
+    *end = &job;
+  }
+  void remove(Job& job) {
+    Job** at = &jobs;
+    while (*at != &job) at = &(*at)->behind;
+    *at = job.behind;
+  }
 
   // Takes and runs one part of `job`. The lock is held on entry and on return.
   void run_part(Job& job, std::unique_lock<std::mutex>& lock) {
     const int64_t index = job.next++;
-    if (job.next == job.count) jobs.erase(std::find(jobs.begin(), jobs.end(), &job));
+    if (job.next == job.count) remove(job);
     lock.unlock();
     std::exception_ptr error;
     try {
-      (*job.body)(index);
+      job.body(index);
     } catch (...) {
       error = std::current_exception();
     }
@@ -57,9 +68,9 @@ struct ThreadPool::Impl {
   void work() {
     std::unique_lock lock(mutex);
     for (;;) {
-      wake.wait(lock, [&] { return stopping || !jobs.empty(); });
+      wake.wait(lock, [&] { return stopping || jobs != nullptr; });
       if (stopping) return;
-      run_part(*jobs.front(), lock);
+      run_part(*jobs, lock);
     }
   }
 };
@@ -79,7 +90,7 @@ ThreadPool::~ThreadPool() {
 
 int ThreadPool::threads() const { return static_cast<int>(impl_->workers.size()) + 1; }
 
-void ThreadPool::run(int64_t count, const std::function<void(int64_t)>& body) {
+void ThreadPool::run(int64_t count, FunctionRef<void(int64_t)> body) {
   if (count <= 0) return;
   if (count == 1 || impl_->workers.empty()) {
     std::exception_ptr error;
@@ -93,16 +104,16 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t)>& body) {
     if (error) std::rethrow_exception(error);
     return;
   }
-  Impl::Job job{.body = &body, .count = count, .error = nullptr, .finished = {}};
+  Impl::Job job{.body = body, .count = count, .error = nullptr, .finished = {}};
   std::unique_lock lock(impl_->mutex);
-  impl_->jobs.push_back(&job);
+  impl_->append(job);
   impl_->wake.notify_all();
   while (job.next < job.count) impl_->run_part(job, lock);
   job.finished.wait(lock, [&] { return job.done == job.count; });
   if (job.error) std::rethrow_exception(job.error);
 }
 
-void ThreadPool::parallel_for(int64_t total, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+void ThreadPool::parallel_for(int64_t total, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
   if (total <= 0) return;
   const int64_t parts = std::min<int64_t>(threads(), div_ceil(total, grain));
   run(parts, [&](int64_t index) {

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+
+#include "base/function_ref.h"
 
 namespace lazytrain {
 
@@ -28,10 +29,10 @@ class ThreadPool {
   // Calls body(i) for i in [0, count), each once, on the caller and the workers; returns when all are done.
   // Safe from several threads at a time (the executor's lanes share one pool). Not from inside a body.
   // The first exception of a body is rethrown here after all parts have ended.
-  void run(int64_t count, const std::function<void(int64_t)>& body);
+  void run(int64_t count, FunctionRef<void(int64_t)> body);
 
   // Cuts [0, total) into at most threads() parts, multiples of `grain` items, and calls body(begin, end) on each.
-  void parallel_for(int64_t total, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
+  void parallel_for(int64_t total, int64_t grain, FunctionRef<void(int64_t, int64_t)> body);
 
  private:
   struct Impl;

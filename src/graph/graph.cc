@@ -93,7 +93,8 @@ std::vector<ValueId> UnitBuilder::append(std::shared_ptr<const OpKind> kind, std
     outputs.push_back(static_cast<ValueId>(unit_.values.size()));
     unit_.values.push_back(std::move(spec));
   }
-  unit_.ops.push_back({std::move(kind), std::move(inputs), std::move(params), outputs});
+  Reads reads = kind->backward_reads();
+  unit_.ops.push_back({std::move(kind), std::move(inputs), std::move(params), outputs, std::move(reads)});
   return outputs;
 }
 

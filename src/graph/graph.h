@@ -30,6 +30,7 @@ struct Op {
   std::vector<ValueId> inputs;
   std::vector<ParamId> params;
   std::vector<ValueId> outputs;
+  Reads reads;  // kind->backward_reads()
 };
 
 enum class UnitKind : uint8_t { kEmbedding, kLayer, kHead };

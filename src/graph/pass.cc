@@ -21,7 +21,7 @@ bool contains(const std::vector<ValueId>& values, ValueId value) {
 
 // The values that one op's backward reads.
 std::vector<ValueId> reads_of(const Op& op) {
-  const Reads reads = op.kind->backward_reads();
+  const Reads& reads = op.reads;
   std::vector<ValueId> values;
   for (const int i : reads.inputs) values.push_back(op.inputs.at(static_cast<size_t>(i)));
   for (const int i : reads.outputs) values.push_back(op.outputs.at(static_cast<size_t>(i)));

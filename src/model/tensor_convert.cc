@@ -27,7 +27,7 @@ T load(const std::byte* data, int64_t index) {
   return value;
 }
 
-void for_parts(int64_t total, ThreadPool* pool, const std::function<void(int64_t, int64_t)>& body) {
+void for_parts(int64_t total, ThreadPool* pool, FunctionRef<void(int64_t, int64_t)> body) {
   if (pool != nullptr) {
     pool->parallel_for(total, kGrain, body);
   } else if (total > 0) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "base/arith.h"
 #include "ops/attention_kernel.h"
@@ -17,27 +19,39 @@ constexpr int64_t kAlignFloats = 16;
 
 int64_t aligned(int64_t floats) { return align_up(floats, kAlignFloats); }
 
-struct Document {
-  int64_t begin;
-  int64_t length;
+// A document, or a tile of its queries.
+struct Piece {
+  int32_t begin;  // of the document
+  int32_t length;
+  int32_t tile;
 };
 
-// The non-empty documents, longest first: the big items start early and the small ones fill the end.
-std::vector<Document> documents_of(const Tokens& tokens) {
-  std::vector<Document> result;
+// What the pieces of so many tokens take of the scratch, at its beginning: a piece has one token at least.
+int64_t piece_floats(int64_t tokens) {
+  static_assert(sizeof(Piece) == 3 * sizeof(float));
+  return aligned(3 * tokens);
+}
+
+// Puts the documents that are not empty, cut into tiles of so many queries, into `memory`: those of the longest first,
+// the last tile of each first, so that the big items start early and the small ones fill the end.
+std::span<const Piece> pieces_of(const Tokens& tokens, int64_t tile, float* memory) {
+  auto* pieces = reinterpret_cast<Piece*>(memory);
+  size_t count = 0;
   for (size_t i = 0; i + 1 < tokens.doc_starts.size(); ++i) {
-    const Document doc{tokens.doc_starts[i], tokens.doc_starts[i + 1] - tokens.doc_starts[i]};
-    if (doc.length > 0) result.push_back(doc);
+    const int32_t begin = tokens.doc_starts[i], length = tokens.doc_starts[i + 1] - begin;
+    for (int64_t t = div_ceil(length, tile) - 1; t >= 0; --t)
+      pieces[count++] = {begin, length, static_cast<int32_t>(t)};
   }
-  std::stable_sort(result.begin(), result.end(),
-                   [](const Document& a, const Document& b) { return a.length > b.length; });
-  return result;
+  std::sort(pieces, pieces + count, [](const Piece& a, const Piece& b) {
+    return std::tuple(b.length, a.begin, b.tile) < std::tuple(a.length, b.begin, a.tile);
+  });
+  return {pieces, count};
 }
 
 // Runs body(item, scratch) for items [0, count) on the pool, in that order, whoever is free next. Items are
 // independent, so the results do not depend on who took which. `slot` floats of scratch belong to each runner.
 void run_items(const CpuContext& context, int64_t count, int64_t slot, float* scratch,
-               const std::function<void(int64_t, float*)>& body) {
+               FunctionRef<void(int64_t, float*)> body) {
   std::atomic<int64_t> next{0};
   context.pool->run(std::min<int64_t>(count, context.pool->threads()), [&](int64_t runner) {
     for (int64_t item = next++; item < count; item = next++) body(item, scratch + runner * slot);
@@ -85,31 +99,25 @@ int64_t Attention::cpu_scratch_bytes(const graph::Dims& dims, int threads) const
   const int64_t forward_slot = aligned(attention::forward_floats(d, std::min(shape_.group(), kHeadBlock)));
   const int64_t backward_slot = aligned(attention::backward_floats(d, dims.tokens));
   const int64_t shared = shape_.group() == 1 ? 0 : 2 * aligned(dims.tokens * shape_.query_heads * d);
-  return size_of(DType::kF32) * std::max(threads * forward_slot, shared + threads * backward_slot);
+  return size_of(DType::kF32) *
+         (piece_floats(dims.tokens) + std::max(threads * forward_slot, shared + threads * backward_slot));
 }
 
 void Attention::forward(const CpuContext& context, const ForwardArgs& args) const {
-  const std::vector<Document> docs = documents_of(*context.tokens);
   const int64_t d = shape_.head_dim, group = shape_.group();
   const int64_t head_blocks = div_ceil(group, kHeadBlock);
-  struct Item {
-    Document doc;
-    int64_t tile;
-  };
-  std::vector<Item> tiles;
-  for (const Document& doc : docs) {
-    for (int64_t tile = div_ceil(doc.length, kTile) - 1; tile >= 0; --tile) tiles.push_back({doc, tile});
-  }
+  auto* memory = reinterpret_cast<float*>(context.scratch.data());
+  const std::span<const Piece> tiles = pieces_of(*context.tokens, kTile, memory);
+  float* scratch = memory + piece_floats(args.in[0].rows);
   const int64_t per_tile = shape_.kv_heads * head_blocks;
   const int64_t slot = aligned(attention::forward_floats(d, std::min(group, kHeadBlock)));
-  auto* scratch = reinterpret_cast<float*>(context.scratch.data());
   run_items(context, static_cast<int64_t>(tiles.size()) * per_tile, slot, scratch, [&](int64_t item, float* own) {
-    const Item& at = tiles[static_cast<size_t>(item / per_tile)];
+    const Piece& at = tiles[static_cast<size_t>(item / per_tile)];
     const int64_t kv_head = item % per_tile / head_blocks;
     const Part heads = part_of(group, head_blocks, item % head_blocks);
     const int64_t head = kv_head * group + heads.begin;
-    const int64_t first = at.tile * kTile, queries = std::min(kTile, at.doc.length - first);
-    const int64_t row = at.doc.begin + first;
+    const int64_t first = at.tile * kTile, queries = std::min(kTile, at.length - first);
+    const int64_t row = at.begin + first;
     attention::forward({.dtype = args.in[0].dtype,
                         .head_dim = d,
                         .scale = shape_.scale,
@@ -118,8 +126,8 @@ void Attention::forward(const CpuContext& context, const ForwardArgs& args) cons
                         .lse = head_rows(args.out[1], row, head, 1),
                         .queries = queries,
                         .heads = heads.end - heads.begin,
-                        .k = args.in[1].slice_rows(at.doc.begin, at.doc.length).slice_cols(kv_head * d, d),
-                        .v = args.in[2].slice_rows(at.doc.begin, at.doc.length).slice_cols(kv_head * d, d),
+                        .k = args.in[1].slice_rows(at.begin, at.length).slice_cols(kv_head * d, d),
+                        .v = args.in[2].slice_rows(at.begin, at.length).slice_cols(kv_head * d, d),
                         .keys = first + queries,
                         .causal = true},
                        own);
@@ -127,12 +135,14 @@ void Attention::forward(const CpuContext& context, const ForwardArgs& args) cons
 }
 
 void Attention::backward(const CpuContext& context, const BackwardArgs& args) const {
-  const std::vector<Document> docs = documents_of(*context.tokens);
   const int64_t d = shape_.head_dim, group = shape_.group(), tokens = args.in[0].rows;
+  auto* memory = reinterpret_cast<float*>(context.scratch.data());
+  const std::span<const Piece> docs =
+      pieces_of(*context.tokens, std::numeric_limits<int32_t>::max(), memory);  // each whole
   const int64_t longest = docs.empty() ? 0 : docs.front().length;
   const int64_t slot = aligned(attention::backward_floats(d, longest));
   // dk and dv of every query head, [T, Hq, d], where a group shares keys and values.
-  auto* dk_heads = reinterpret_cast<float*>(context.scratch.data());
+  float* dk_heads = memory + piece_floats(tokens);
   const int64_t width = shape_.query_heads * d;
   float* dv_heads = dk_heads + (group == 1 ? 0 : aligned(tokens * width));
   float* slots = dv_heads + (group == 1 ? 0 : aligned(tokens * width));
@@ -140,7 +150,7 @@ void Attention::backward(const CpuContext& context, const BackwardArgs& args) co
   const TensorView dv = group == 1 ? args.in_grad[2] : dense(dv_heads, DType::kF32, tokens, width);
   const int64_t heads = shape_.query_heads;
   run_items(context, static_cast<int64_t>(docs.size()) * heads, slot, slots, [&](int64_t item, float* own) {
-    const Document& doc = docs[static_cast<size_t>(item / heads)];
+    const Piece& doc = docs[static_cast<size_t>(item / heads)];
     const int64_t head = item % heads;
     const auto part = [&](const TensorView& view, int64_t column, int64_t cols) {
       return view.empty() ? view : view.slice_rows(doc.begin, doc.length).slice_cols(column, cols);

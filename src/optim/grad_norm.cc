@@ -1,9 +1,9 @@
 #include "optim/grad_norm.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "base/arith.h"
 #include "optim/grad_norm_kernel.h"
@@ -14,23 +14,30 @@ namespace {
 // Blocks a thread takes at least: smaller pieces are not worth waking one.
 constexpr int64_t kGrainBlocks = 8;
 
+// Blocks whose sums are kept at a time, on the stack: 8 kB, and 4 M values between two waits for the pool.
+constexpr int64_t kSumsAtOnce = 1024;
+
 // Calls block(begin, count) -> double for every block of n values and adds the results in order.
 template <typename Block>
 GradientSum sum_blocks(int64_t n, ThreadPool* pool, const Block& block) {
   const int64_t blocks = div_ceil(n, kSumBlock);
-  std::vector<double> sums(static_cast<size_t>(blocks));
-  const auto range = [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      sums[static_cast<size_t>(b)] = block(b * kSumBlock, std::min(kSumBlock, n - b * kSumBlock));
-    }
-  };
-  if (pool == nullptr) {
-    range(0, blocks);
-  } else {
-    pool->parallel_for(blocks, kGrainBlocks, range);
-  }
+  std::array<double, kSumsAtOnce> sums;
   double total = 0.0;
-  for (const double sum : sums) total += sum;
+  for (int64_t first = 0; first < blocks; first += kSumsAtOnce) {
+    const int64_t count = std::min(kSumsAtOnce, blocks - first);
+    const auto range = [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t at = (first + i) * kSumBlock;
+        sums[static_cast<size_t>(i)] = block(at, std::min(kSumBlock, n - at));
+      }
+    };
+    if (pool == nullptr) {
+      range(0, count);
+    } else {
+      pool->parallel_for(count, kGrainBlocks, range);
+    }
+    for (int64_t i = 0; i < count; ++i) total += sums[static_cast<size_t>(i)];
+  }
   // Squares of floats stay far below double's limit, so only an infinity or a NaN makes the total one.
   if (std::isfinite(total)) return {total, true};
   return {std::isnan(total) ? std::numeric_limits<double>::quiet_NaN() : total, false};

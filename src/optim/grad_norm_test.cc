@@ -74,6 +74,21 @@ TEST(GradNorm, EveryInstructionSetAndThreadCountGivesTheSameBits) {
   }
 }
 
+// More blocks than are kept at a time: the sum is that of the blocks, one after the other.
+TEST(GradNorm, ManyBlocksAddUpInTheirOrder) {
+  std::vector<float> values(static_cast<size_t>(2060 * kSumBlock + 17));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = std::ldexp(1.0f + static_cast<float>(i % 97), -static_cast<int>(i % 11));
+  double expected = 0;
+  for (size_t at = 0; at < values.size(); at += static_cast<size_t>(kSumBlock)) {
+    const auto count = std::min(kSumBlock, static_cast<int64_t>(values.size() - at));
+    expected += sum_of_squares(values.data() + at, count, nullptr).sum_of_squares;
+  }
+  ThreadPool pool(3);
+  EXPECT_EQ(sum_of_squares(values.data(), std::ssize(values), &pool).sum_of_squares, expected);
+  EXPECT_EQ(sum_of_squares(values.data(), std::ssize(values), nullptr).sum_of_squares, expected);
+}
+
 TEST(GradNorm, UnalignedPiecesWork) {
   const auto values = random_values(501);
   const std::vector<float> tail(values.begin() + 1, values.end());

@@ -94,6 +94,7 @@ class Planning {
 
   std::optional<PlannedStep> run() {
     find_candidates();
+    if (stopped()) return std::nullopt;
     const size_t solved = std::min(candidates_.size(), kSolved);
     if (options_.solver != "greedy" && options_.time_limit_s > 0) {
       SolveOptions share = options_;
@@ -104,19 +105,21 @@ class Planning {
       });
     }
     std::optional<PlannedStep> best;
-    for (size_t i = 0; i < candidates_.size() && (i < kSolved || !best); ++i) {
+    for (size_t i = 0; i < candidates_.size() && (i < kSolved || !best) && !stopped(); ++i) {
       Candidate& candidate = candidates_[i];
       if (best && candidate.solution.step_s >= best->timeline.step_s) continue;
       auto step = fitted(candidate);
       if (step && (!best || step->timeline.step_s < best->timeline.step_s)) best = std::move(step);
     }
     try_rules(best);
+    if (stopped()) return std::nullopt;
     if (best) best = proven(std::move(*best));
     return best;
   }
 
  private:
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  bool stopped() const { return options_.stop.stop_requested(); }
 
   // By the greedy rule's step, the fastest first.
   void find_candidates() {
@@ -125,6 +128,7 @@ class Planning {
     SolveOptions greedy = options_;
     greedy.solver = "greedy";
     two_at_a_time(sizes.size(), [&](size_t i) {
+      if (stopped()) return;
       Candidate candidate{sizes[i], make_instance(with_micro_batch(task_, sizes[i])), {}};
       if (candidate.instance.budget_gb.device <= 0 || candidate.instance.budget_gb.host <= 0) return;
       candidate.solution = solve_instance(candidate.instance, greedy);
@@ -140,7 +144,7 @@ class Planning {
   // The slack with which the program is fastest, of those with which it fits.
   PlannedStep with_slack(const PlanningTask& task, Policy policy, double objective_s) const {
     std::optional<PlannedStep> best;
-    for (int slack = 0; slack <= kMaxSlack; ++slack) {
+    for (int slack = 0; slack <= kMaxSlack && !(best && stopped()); ++slack) {
       policy.transfer_slack = slack;
       PlannedStep step = compiled(task, policy);
       if (slack > 0 && !fits(task, step.program)) break;
@@ -158,7 +162,7 @@ class Planning {
     WindowSolution solution = candidate.solution;
     const double bound_s = solution.bound_s;
     std::optional<PlannedStep> best;
-    for (int round = 0; round < kTightenings; ++round) {
+    for (int round = 0; round < kTightenings && !stopped(); ++round) {
       Policy policy = make_policy(task, instance, solution.plan->choices);
       policy.solver = solution.solver;
       PlannedStep step = with_slack(task, policy, solution.step_s);
@@ -193,6 +197,7 @@ class Planning {
   void try_rules(std::optional<PlannedStep>& best) const {
     if (best && best->timeline.step_s <= kCloseEnough * best->program.policy.bound_s) return;
     for (const std::string& name : policy_names()) {
+      if (stopped()) return;
       auto rule = named_step(task_, name, any_micro_batch_);
       if (!rule || (best && rule->timeline.step_s >= best->timeline.step_s)) continue;
       Policy& policy = rule->program.policy;
@@ -272,16 +277,18 @@ PlannedStep plan_step(const PlanningTask& task, const SolveOptions& options, boo
   return std::move(*step);
 }
 
-PlannedStep plan_step_with_disk(PlanningTask& task, const SolveOptions& options, bool any_micro_batch) {
+std::optional<PlannedStep> find_step_with_disk(PlanningTask& task, const SolveOptions& options, bool any_micro_batch) {
   auto step = Planning(task, options, any_micro_batch).run();
-  if (step) return std::move(*step);
   const double none = task.budget.disk;
-  if (none <= 0 && task.machine.disk_bytes > 0) {
-    task.budget.disk = static_cast<double>(task.machine.disk_bytes) / 1e9;
-    step = Planning(task, options, any_micro_batch).run();
-    if (step) return std::move(*step);
-    task.budget.disk = none;
-  }
+  if (step || none > 0 || task.machine.disk_bytes <= 0) return step;
+  task.budget.disk = static_cast<double>(task.machine.disk_bytes) / 1e9;
+  step = Planning(task, options, any_micro_batch).run();
+  if (!step) task.budget.disk = none;
+  return step;
+}
+
+PlannedStep plan_step_with_disk(PlanningTask& task, const SolveOptions& options, bool any_micro_batch) {
+  if (auto step = find_step_with_disk(task, options, any_micro_batch)) return std::move(*step);
   throw_infeasible(task, any_micro_batch);
 }
 

@@ -39,6 +39,9 @@ PlannedStep plan_step(const PlanningTask& task, const SolveOptions& options, boo
 // The same; when nothing fits and the task has no disk, with the machine's, which then is the task's budget.
 PlannedStep plan_step_with_disk(PlanningTask& task, const SolveOptions& options, bool any_micro_batch);
 
+// The same, but empty when nothing fits or options.stop ended the search.
+std::optional<PlannedStep> find_step_with_disk(PlanningTask& task, const SolveOptions& options, bool any_micro_batch);
+
 // What named_step knows: policy_names() and `lazytrain-paper` (lazytrain_paper.h), which needs the machine.
 std::vector<std::string> step_names();
 

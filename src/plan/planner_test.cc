@@ -50,6 +50,15 @@ TEST_P(PlannerTest, FitsItsBudgetsAndTheSimulatorAgrees) {
   }
 }
 
+TEST_P(PlannerTest, FindsNothingOnceItIsAskedToStop) {
+  PlanningTask with = task({1.2 * device_gb("every-layer"), 1, 0});
+  std::stop_source source;
+  const SolveOptions options{.solver = "", .time_limit_s = 5, .gap = -1, .bound_s = 0, .stop = source.get_token()};
+  EXPECT_TRUE(find_step_with_disk(with, options, false));
+  source.request_stop();
+  EXPECT_FALSE(find_step_with_disk(with, options, false));
+}
+
 TEST_P(PlannerTest, IsNoSlowerThanFixedRules) {
   const PlanningTask with = task({1.2 * device_gb("every-layer"), 1, 0});
   const PlannedStep ours = plan_step(with, {.solver = "", .time_limit_s = 5}, true);

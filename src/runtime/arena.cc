@@ -1,10 +1,12 @@
 #include "runtime/arena.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "base/arith.h"
 #include "base/error.h"
 #include "base/units.h"
 
@@ -25,6 +27,12 @@ Arena::Arena(int64_t bytes, const std::string& purpose) : bytes_(bytes) {
 
 Arena::~Arena() {
   if (data_ != nullptr) ::munmap(data_, static_cast<size_t>(bytes_));
+}
+
+void Arena::release(int64_t begin, int64_t end) {
+  const int64_t page = ::sysconf(_SC_PAGESIZE);
+  const int64_t first = align_up(begin, page), last = end == bytes_ ? align_up(end, page) : end - end % page;
+  if (first < last) ::madvise(data_ + first, static_cast<size_t>(last - first), MADV_DONTNEED);
 }
 
 }  // namespace lazytrain::runtime

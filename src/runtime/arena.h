@@ -18,6 +18,8 @@ class Arena {
 
   std::byte* at(int64_t offset) const { return data_ + offset; }
   int64_t bytes() const { return bytes_; }
+  // Gives the whole pages within [begin, end) back to the system; they read as zeros from then on.
+  void release(int64_t begin, int64_t end);
 
  private:
   std::byte* data_ = nullptr;

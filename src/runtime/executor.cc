@@ -31,11 +31,15 @@ Executor::Executor(const graph::Graph& graph, plan::Program program, TierMemory&
     }
   }
   if (memory.has_disk()) {
+    memory.register_with_disk();
     disk_read_ = &memory.disk(DiskUser::kReadLane);
     disk_write_ = &memory.disk(DiskUser::kWriteLane);
   }
   losses_.resize(static_cast<size_t>(program_.micro_batches));
-  for (const graph::Unit& unit : graph_.units) sums_.emplace_back(unit.params.size());
+  for (const graph::Unit& unit : graph_.units) {
+    sums_.emplace_back(unit.params.size());
+    parameters_ += unit.params.size();
+  }
   for (size_t u = 0; u < program_.state.size(); ++u) {
     moments_.emplace_back();
     for (const plan::StatePiece& piece : program_.state[u]) {
@@ -139,6 +143,7 @@ StepResult Executor::run_step(std::span<const ops::Tokens> micro_batches, const 
   const std::vector<plan::Span>& spans = lanes_->run({});
 
   StepResult result;
+  result.gradients.reserve(parameters_);
   for (const ops::LossSum& loss : losses_) {
     result.loss.nll += loss.nll;
     result.loss.count += loss.count;
@@ -153,16 +158,13 @@ StepResult Executor::run_step(std::span<const ops::Tokens> micro_batches, const 
   result.timeline.spans = spans;
   for (const plan::Span& span : spans) result.timeline.step_s = std::max(result.timeline.step_s, span.end_s);
   result.timeline.peak_bytes = program_.tier_bytes;
-  for (OpProfile& lane : lane_profile_) {
-    for (const auto& [name, time] : lane) {
-      OpTime& total = profile_[name];
-      total.seconds += time.seconds;
-      total.flops += time.flops;
-      total.calls += time.calls;
-    }
-    lane.clear();
-  }
   return result;
+}
+
+OpProfile Executor::profile() const {
+  OpProfile sum;
+  for (const OpProfile& lane : lane_profile_) add(sum, lane);
+  return sum;
 }
 
 // The update alone, with what it reads and writes on disk.
@@ -188,7 +190,7 @@ bool Executor::belongs_to_update(const plan::Instruction& instruction) const {
 }
 
 // No faster than the emulated machine's host. Without an update there is nothing to pace.
-void Executor::held(int index, const std::function<void()>& work) {
+void Executor::held(int index, FunctionRef<void()> work) {
   const plan::Instruction& instruction = program_.instructions[static_cast<size_t>(index)];
   const bool paced = throttle_ && !host_seconds_.empty() && instruction.lane == plan::Lane::kHost &&
                      !(instruction.action == plan::Action::kUpdate && update_of(instruction) == nullptr);

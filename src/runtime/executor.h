@@ -2,11 +2,11 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "ops/op.h"
 #include "optim/adamw.h"
@@ -56,7 +56,7 @@ class Executor {
   static int64_t scratch_bytes(const graph::OpKind& kind, const graph::Dims& dims, int threads);
 
   // The program must have passed plan::validate and `memory` have its tiers' bytes; graph, memory and pools outlive the
-  // executor. Nothing is allocated for a buffer from here on.
+  // executor. From here on its lanes allocate nothing.
   Executor(const graph::Graph& graph, plan::Program program, TierMemory& memory, ThreadPool& pool,
            const ExecutorOptions& options = {});
   ~Executor();
@@ -74,7 +74,8 @@ class Executor {
                       const PendingUpdate* early = nullptr);
   void finish_update(const PendingUpdate& update);
 
-  const OpProfile& profile() const { return profile_; }  // of all steps so far
+  // Of all steps so far; between steps.
+  OpProfile profile() const;
 
  private:
   void bind(const plan::Instruction& instruction);
@@ -85,9 +86,9 @@ class Executor {
   const plan::Buffer& buffer(const plan::Use& use) const { return program_.buffers[static_cast<size_t>(use.buffer)]; }
   std::byte* address(const plan::Use& use) const;
   ThreadPool& pool_of(plan::Lane lane) const;
-  void paced(plan::Lane lane, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& copy);
+  void paced(plan::Lane lane, int64_t bytes, FunctionRef<void(int64_t begin, int64_t end)> copy);
 
-  void held(int instruction, const std::function<void()>& work);
+  void held(int instruction, FunctionRef<void()> work);
   void execute(int instruction);
   void compute(const plan::Instruction& instruction);
   // executor_state.cc
@@ -111,8 +112,8 @@ class Executor {
   std::vector<UnitBinding> bindings_;                     // by instruction, made once
   std::vector<std::vector<plan::PieceMoments>> moments_;  // by unit, piece
   std::vector<std::span<std::byte>> scratch_;
+  size_t parameters_ = 0;
   std::array<OpProfile, plan::kLanes> lane_profile_;
-  OpProfile profile_;
 
   // Of the step that runs.
   std::span<const ops::Tokens> micro_batches_;

@@ -27,7 +27,7 @@ void merge(const std::byte* hi, const std::byte* lo, std::byte* out, int64_t beg
 
 // At the lane's emulated rate, or all at once over the pool. `copy` gets multiples of thousands of bytes, so that no
 // element is cut.
-void Executor::paced(plan::Lane lane, int64_t bytes, const std::function<void(int64_t, int64_t)>& copy) {
+void Executor::paced(plan::Lane lane, int64_t bytes, FunctionRef<void(int64_t, int64_t)> copy) {
   if (throttle_) return throttle_->transfer(lane, bytes, copy);
   pool_of(lane).parallel_for(bytes, kGrain, copy);
 }

@@ -39,7 +39,7 @@ double Throttle::rate(plan::Lane lane) const {
   return 0;
 }
 
-void Throttle::hold(plan::Lane lane, double seconds, const std::function<void()>& work) {
+void Throttle::hold(plan::Lane lane, double seconds, FunctionRef<void()> work) {
   Clock::time_point& free_at = free_at_[static_cast<size_t>(lane)];
   free_at = std::max(free_at, Clock::now() - kCredit) +
             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -47,7 +47,7 @@ void Throttle::hold(plan::Lane lane, double seconds, const std::function<void()>
   std::this_thread::sleep_until(free_at);
 }
 
-void Throttle::transfer(plan::Lane lane, int64_t bytes, const std::function<void(int64_t, int64_t)>& copy) {
+void Throttle::transfer(plan::Lane lane, int64_t bytes, FunctionRef<void(int64_t, int64_t)> copy) {
   const auto l = static_cast<size_t>(lane);
   struct Busy {
     std::atomic<bool>& flag;

@@ -5,9 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "hw/profile.h"
 #include "plan/words.h"
 
@@ -24,12 +24,12 @@ class Throttle {
   explicit Throttle(const LaneRates& rates) : rates_(rates) {}
 
   // Runs `work` on a lane and returns no sooner than `seconds` after it could begin.
-  void hold(plan::Lane lane, double seconds, const std::function<void()>& work);
+  void hold(plan::Lane lane, double seconds, FunctionRef<void()> work);
 
   // Runs `copy(begin, end)` over the bytes of a transfer in pieces, none of them done before the lane's link could have
   // moved it. While both directions between device and host are busy each has its share of their joint rate. Returns
   // when the whole transfer would have ended on the link.
-  void transfer(plan::Lane lane, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& copy);
+  void transfer(plan::Lane lane, int64_t bytes, FunctionRef<void(int64_t begin, int64_t end)> copy);
 
  private:
   using Clock = std::chrono::steady_clock;

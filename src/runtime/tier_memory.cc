@@ -6,6 +6,7 @@ namespace lazytrain::runtime {
 
 TierMemory::TierMemory(const std::array<int64_t, 3>& bytes, const DiskOptions* disk, plan::Tier near_disk)
     : bytes_(bytes),
+      near_disk_(near_disk),
       device_(bytes[static_cast<size_t>(plan::Tier::kDevice)], "activations"),
       host_(bytes[static_cast<size_t>(plan::Tier::kHost)], "weights and optimizer state") {
   const int64_t on_disk = bytes[static_cast<size_t>(plan::Tier::kDisk)];
@@ -14,8 +15,15 @@ TierMemory::TierMemory(const std::array<int64_t, 3>& bytes, const DiskOptions* d
   DiskOptions options = *disk;
   options.channels = kDiskUsers;
   disk_ = std::make_unique<DiskStore>(on_disk, options);
-  const Arena& arena = near_disk == plan::Tier::kDevice ? device_ : host_;
-  if (arena.bytes() > 0) disk_->register_memory({arena.at(0), static_cast<size_t>(arena.bytes())});
+}
+
+void TierMemory::register_with_disk() {
+  const Arena& arena = near_disk_ == plan::Tier::kDevice ? device_ : host_;
+  if (disk_ && arena.bytes() > 0) disk_->register_memory({arena.at(0), static_cast<size_t>(arena.bytes())});
+}
+
+void TierMemory::unregister_from_disk() {
+  if (disk_) disk_->register_memory({});
 }
 
 TierMemory TierMemory::of(const plan::Program& program, const DiskOptions* disk) {

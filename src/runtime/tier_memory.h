@@ -24,6 +24,15 @@ class TierMemory {
   TierMemory(const std::array<int64_t, 3>& bytes, const DiskOptions* disk, plan::Tier near_disk = plan::Tier::kHost);
   static TierMemory of(const plan::Program& program, const DiskOptions* disk);
 
+  // Registers with the disk the arena that its lanes move through (DiskStore::register_memory), which takes all of its
+  // pages; or takes that back. Without a disk nothing happens.
+  void register_with_disk();
+  void unregister_from_disk();
+  // Gives pages of the device's or the host's memory back (Arena::release).
+  void release(plan::Tier tier, int64_t begin, int64_t end) {
+    (tier == plan::Tier::kDevice ? device_ : host_).release(begin, end);
+  }
+
   // Of the device or the host.
   std::byte* at(plan::Tier tier, int64_t offset) const {
     return (tier == plan::Tier::kDevice ? device_ : host_).at(offset);
@@ -34,6 +43,7 @@ class TierMemory {
 
  private:
   std::array<int64_t, 3> bytes_;
+  plan::Tier near_disk_;
   Arena device_, host_;
   std::unique_ptr<DiskStore> disk_;
 };

@@ -63,7 +63,7 @@ class StepRunner {
                       {std::span(in.data(), op.inputs.size()), params, std::span(out.data(), op.outputs.size())});
       return;
     }
-    const graph::Reads reads = op.kind->backward_reads();
+    const graph::Reads& reads = op.reads;
     for (const int i : reads.inputs) in[static_cast<size_t>(i)] = value(op.inputs[static_cast<size_t>(i)]);
     for (const int i : reads.outputs) out[static_cast<size_t>(i)] = value(op.outputs[static_cast<size_t>(i)]);
     Views out_grad{}, in_grad{}, param_grad{};
@@ -104,13 +104,22 @@ class StepRunner {
 void account(OpProfile& profile, const graph::OpKind& kind, bool backward, const ops::Tokens& tokens, double seconds) {
   const int64_t documents = std::max<int64_t>(1, static_cast<int64_t>(tokens.doc_starts.size()) - 1);
   const graph::Dims dims{tokens.count, tokens.count / documents, 2};
-  OpTime& time = profile[std::string(kind.name()) + (backward ? " backward" : " forward")];
+  OpTime& time = profile[{kind.name(), backward}];
   time.seconds += seconds;
   time.flops += (backward ? kind.backward_work(dims) : kind.forward_work(dims)).flops;
   ++time.calls;
 }
 
 }  // namespace
+
+void add(OpProfile& sum, const OpProfile& other) {
+  for (const auto& [op, time] : other) {
+    OpTime& total = sum[op];
+    total.seconds += time.seconds;
+    total.flops += time.flops;
+    total.calls += time.calls;
+  }
+}
 
 TensorView parameter_view(const graph::Parameter& parameter, void* data, DType dtype) {
   const bool matrix = parameter.shape.size() == 2;

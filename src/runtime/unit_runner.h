@@ -20,7 +20,14 @@ struct OpTime {
   double flops = 0;
   int64_t calls = 0;
 };
-using OpProfile = std::map<std::string, OpTime, std::less<>>;  // "linear forward" -> ...
+struct OpDirection {
+  std::string_view kind;  // of the graph
+  bool backward = false;
+  std::string name() const { return std::string(kind) + (backward ? " backward" : " forward"); }
+  friend auto operator<=>(const OpDirection&, const OpDirection&) = default;
+};
+using OpProfile = std::map<OpDirection, OpTime>;
+void add(OpProfile& sum, const OpProfile& other);
 
 // Where the buffers of a pass lie; null where the pass has none.
 struct UnitBinding {

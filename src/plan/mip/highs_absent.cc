@@ -7,7 +7,7 @@ namespace lazytrain::plan {
 
 bool has_highs() { return false; }
 
-MipResult solve_with_highs(const Mip&, const std::vector<double>&, double, double) {
+MipResult solve_with_highs(const Mip&, const std::vector<double>&, const SolveOptions&) {
   throw std::logic_error("solve_with_highs without HiGHS: require_solver comes first");
 }
 

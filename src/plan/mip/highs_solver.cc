@@ -127,12 +127,13 @@ void solve(const Mip& mip, const std::vector<double>& start, double time_limit_s
 
 bool has_highs() { return true; }
 
-MipResult solve_with_highs(const Mip& mip, const std::vector<double>& start, double time_limit_s, double gap) {
+MipResult solve_with_highs(const Mip& mip, const std::vector<double>& start, const SolveOptions& options) {
   // Shared with the thread, which may outlive this call.
   const auto owned = std::make_shared<const Mip>(mip);
-  MipResult result = run_watched(
-      [owned, start, time_limit_s, gap](SolverTask& task) { solve(*owned, start, time_limit_s, gap, task); }, start,
-      start.empty() ? 0 : mip.objective(start), time_limit_s, kGraceS);
+  MipResult result =
+      run_watched([owned, start, time_limit_s = options.time_limit_s,
+                   gap = options.gap](SolverTask& task) { solve(*owned, start, time_limit_s, gap, task); },
+                  start, start.empty() ? 0 : mip.objective(start), options.time_limit_s, kGraceS, options.stop);
   result.solver = "highs";
   return result;
 }

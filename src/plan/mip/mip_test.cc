@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -179,6 +180,23 @@ TEST(Watchdog, AsksAfterTheLimit) {
   EXPECT_EQ(result.words, "asked to stop");
   EXPECT_EQ(result.values, std::vector<double>{1});
   EXPECT_LT(result.seconds, 30);
+}
+
+TEST(Watchdog, AsksWhenItIsAskedToStop) {
+  std::stop_source source;
+  std::jthread asker([&] {
+    usleep(20000);
+    source.request_stop();
+  });
+  const MipResult result = run_watched(
+      [](SolverTask& task) {
+        while (!task.should_stop()) usleep(1000);
+        task.improve({1}, 5);
+        task.end(MipStatus::kTimeLimit, "asked to stop");
+      },
+      {}, 0, 1e6, 60, source.get_token());  // without being asked it would run for days
+  EXPECT_EQ(result.words, "asked to stop");
+  EXPECT_EQ(result.values, std::vector<double>{1});
 }
 
 TEST(Watchdog, ASolverThatFailsIsAFault) {

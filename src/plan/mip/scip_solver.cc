@@ -185,12 +185,12 @@ std::string scip_library() {
   return "";
 }
 
-MipResult solve_with_scip(const Mip& mip, const std::vector<double>& start, double time_limit_s, double gap) {
+MipResult solve_with_scip(const Mip& mip, const std::vector<double>& start, const SolveOptions& options) {
   const auto library = std::make_shared<const Library>(scip_library());
   // Shared with the thread, which may outlive this call.
   const auto owned = std::make_shared<const Mip>(mip);
   MipResult result = run_watched(
-      [library, owned, start, time_limit_s, gap](SolverTask& task) {
+      [library, owned, start, time_limit_s = options.time_limit_s, gap = options.gap](SolverTask& task) {
         Model model(library->api());
         model.read(*owned, time_limit_s, gap);
         if (!start.empty()) model.start_from(start);
@@ -198,7 +198,7 @@ MipResult solve_with_scip(const Mip& mip, const std::vector<double>& start, doub
         model.solve();
         model.report(*owned, gap, task);
       },
-      start, start.empty() ? 0 : mip.objective(start), time_limit_s, kGraceS);
+      start, start.empty() ? 0 : mip.objective(start), options.time_limit_s, kGraceS, options.stop);
   result.solver = "scip";
   return result;
 }

@@ -37,7 +37,9 @@ class Solving {
     for (const WindowChoices& choices : tight_fits(in_)) take(greedy_plan(in_, choices));
     solution_.incumbent_step_s = best_ ? best_->step_s : 0;
     const bool wanted = best_ ? is_open() || !may_skip_ : !fit.is_proof;
-    if (options_.solver != "greedy" && options_.time_limit_s > 0 && wanted) solve();
+    if (options_.solver != "greedy" && options_.time_limit_s > 0 && !options_.stop.stop_requested() && wanted) {
+      solve();
+    }
     if (!best_) return infeasible();
     // People read the map: among plans as good, the regular one.
     const double allowed_s = best_->step_s + std::max(1e-9, 0.02 * options_.gap * best_->step_s);
@@ -61,7 +63,9 @@ class Solving {
     if (!best_ || plan.step_s < best_->step_s - 1e-9) best_ = std::move(plan);
   }
 
-  double left_s() const { return std::max(0.0, options_.time_limit_s - since(begin_)); }
+  double left_s() const {
+    return options_.stop.stop_requested() ? 0 : std::max(0.0, options_.time_limit_s - since(begin_));
+  }
   bool is_open() const { return gap() > options_.gap; }
 
   void solve() {

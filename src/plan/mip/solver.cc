@@ -43,13 +43,14 @@ MipResult solve_mip(const Mip& mip, const std::vector<double>& start, const Solv
   const std::string solver = !options.solver.empty() ? options.solver : has_highs() ? "highs" : "greedy";
   check_solver_name(solver, "solver");
   require_solver(solver);
-  const double gap = std::max(0.0, options.gap);
+  SolveOptions asked = options;
+  asked.gap = std::max(0.0, options.gap);
   MipResult result;
   result.solver = solver;
   result.values = start;
   result.bound = -kInfinity;
-  if (solver == "highs") result = solve_with_highs(mip, start, options.time_limit_s, gap);
-  if (solver == "scip") result = solve_with_scip(mip, start, options.time_limit_s, gap);
+  if (solver == "highs") result = solve_with_highs(mip, start, asked);
+  if (solver == "scip") result = solve_with_scip(mip, start, asked);
   // What a solver calls a solution is one only when it is.
   if (!result.values.empty() && mip.max_violation(result.values) > kTolerance) {
     result.words += "; its solution breaks the program";

@@ -1,6 +1,7 @@
 // Solvers of mixed-integer programs behind one function: HiGHS is built in, SCIP is loaded where it is installed.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,10 +11,11 @@
 namespace lazytrain::plan {
 
 struct SolveOptions {
-  std::string solver;        // highs, scip, greedy; empty: highs where it is built in, else greedy
-  double time_limit_s = 60;  // wall clock; 0: whatever is known without a solver
-  double gap = -1;           // relative; negative: the instance's
-  double bound_s = 0;        // known from elsewhere: no plan is faster
+  std::string solver;         // highs, scip, greedy; empty: highs where it is built in, else greedy
+  double time_limit_s = 60;   // wall clock; 0: whatever is known without a solver
+  double gap = -1;            // relative; negative: the instance's
+  double bound_s = 0;         // known from elsewhere: no plan is faster
+  std::stop_token stop = {};  // asked for: as if the time limit were over
 };
 
 enum class MipStatus {

@@ -64,7 +64,7 @@ void SolverTask::end(MipStatus status, std::string words) {
 }
 
 MipResult run_watched(const std::function<void(SolverTask&)>& solve, const std::vector<double>& start,
-                      double start_objective, double limit_s, double grace_s) {
+                      double start_objective, double limit_s, double grace_s, std::stop_token stop) {
   const auto task = std::make_shared<SolverTask>();
   const auto watched = std::make_shared<std::atomic<Watched>>(Watched::kYes);
   task->result_.values = start;
@@ -84,7 +84,7 @@ MipResult run_watched(const std::function<void(SolverTask&)>& solve, const std::
   });
   std::unique_lock lock(task->mutex_);
   const auto has_ended = [&] { return task->has_ended_; };
-  if (!task->ended_.wait_for(lock, bounded(limit_s), has_ended)) {
+  if (!task->ended_.wait_for(lock, stop, bounded(limit_s), has_ended)) {
     task->stop_ = true;
     task->ended_.wait_for(lock, bounded(grace_s), has_ended);
   }

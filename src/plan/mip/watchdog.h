@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -23,18 +24,18 @@ class SolverTask {
 
  private:
   friend MipResult run_watched(const std::function<void(SolverTask&)>& solve, const std::vector<double>& start,
-                               double start_objective, double limit_s, double grace_s);
+                               double start_objective, double limit_s, double grace_s, std::stop_token stop);
   std::atomic<bool> stop_ = false;
   std::mutex mutex_;
-  std::condition_variable ended_;
+  std::condition_variable_any ended_;
   bool has_ended_ = false;
   MipResult result_;
 };
 
-// Runs `solve` on a thread of its own for at most limit_s, then asks it to stop and waits for grace_s more; after that
-// it goes on without it, with the best solution and bound so far. `solve` must own all that it touches. A thread that
-// is left behind does not keep the process from ending, with its exit status.
+// Runs `solve` on a thread of its own for at most limit_s or until `stop` is asked for, then asks it to stop and waits
+// for grace_s more; after that it goes on without it, with the best solution and bound so far. `solve` must own all
+// that it touches. A thread that is left behind does not keep the process from ending, with its exit status.
 MipResult run_watched(const std::function<void(SolverTask&)>& solve, const std::vector<double>& start,
-                      double start_objective, double limit_s, double grace_s);
+                      double start_objective, double limit_s, double grace_s, std::stop_token stop = {});
 
 }  // namespace lazytrain::plan

@@ -40,9 +40,10 @@ struct PlannedRun {
 
 // plan.policy `auto`: on one memory the fastest of `resident`, `megatrain` and, with a disk, the policies of
 // plan/disk_policies.h that fits; on an emulated machine the planner's. Otherwise a policy's name or the path of a
-// plan.json. `pool` has the threads that will compute. Throws UsageError (a plan of another model, machine or shape),
-// InputError or Infeasible.
-PlannedRun plan_run(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool);
+// plan.json. `pool` has the threads that will compute. The disk is measured when a plan for it is looked at, on a dry
+// run not at all, since that writes. Throws UsageError (a plan of another model, machine or shape), InputError or
+// Infeasible.
+PlannedRun plan_run(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool, bool dry_run);
 
 // What a person sees of it: placement, memory by tier and purpose, predicted step time.
 std::string describe(const PlannedRun& run, const graph::Graph& graph);

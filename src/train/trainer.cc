@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <optional>
 
 #include "base/error.h"
@@ -68,6 +69,7 @@ class Trainer {
         pool_(pool),
         machine_(planned.machine),
         predicted_(std::move(planned.predicted)),
+        budgets_(planned.budgets),
         data_(config, config.data.train, config.data.pack, config.data.shuffle, graph, pool),
         total_steps_(steps_of(config, data_.rows())),
         host_pool_(std::max(1, workers.host)),
@@ -133,7 +135,10 @@ class Trainer {
     result_.steps = trainer_.step;
     result_.total_steps = total_steps_;
     result_.skipped = trainer_.guard.skipped;
-    if (timeline_) write_last_trace();
+    if (timeline_) {
+      write_or_say("the trace",
+                   [&] { plan::write_trace(executor_.program(), graph_, *timeline_, config_.output / "trace.json"); });
+    }
     if (stopped && trainer_.step < total_steps_) {
       spdlog::info("stopped after step {} of {}, checkpoint saved: go on with --resume", trainer_.step, total_steps_);
       result_.exit_code = kInterrupted;
@@ -145,14 +150,19 @@ class Trainer {
       say("nothing was left to do: the run was finished already, with step {}\nmodel: {}\n", trainer_.step,
           result_.model.string());
     } else {
-      print_summary({.program = executor_.program(),
-                     .profile = executor_.profile(),
-                     .machine = machine_,
-                     .predicted = predicted_,
-                     .step_seconds = step_seconds_,
-                     .lanes = lanes_,
-                     .skipped = trainer_.guard.skipped,
-                     .model = result_.model});
+      const RunSummary summary{.program = executor_.program(),
+                               .profile = executor_.profile(),
+                               .machine = machine_,
+                               .predicted = predicted_,
+                               .step_seconds = step_seconds_,
+                               .lanes = lanes_,
+                               .peak_bytes = timeline_->peak_bytes,
+                               .process_bytes = budgets_.besides(),
+                               .skipped = trainer_.guard.skipped,
+                               .model = result_.model};
+      print_summary(summary);
+      write_or_say("the summary",
+                   [&] { write_file(config_.output / "summary.json", to_json(summary).dump(2) + "\n"); });
     }
     return result_;
   }
@@ -319,11 +329,11 @@ class Trainer {
     }
   }
 
-  void write_last_trace() {
+  static void write_or_say(std::string_view what, const std::function<void()>& write) {
     try {
-      plan::write_trace(executor_.program(), graph_, *timeline_, config_.output / "trace.json");
+      write();
     } catch (const RunError& error) {
-      spdlog::error("{}; the run goes on without the trace", error.what());
+      spdlog::error("{}; the run goes on without {}", error.what(), what);
     }
   }
 
@@ -335,6 +345,7 @@ class Trainer {
   ThreadPool& pool_;
   hw::Profile machine_;
   plan::Timeline predicted_;
+  plan::Budgets budgets_;
   DataSource data_;
   std::optional<DataSource> eval_data_;
   int64_t total_steps_;
@@ -403,7 +414,7 @@ TrainResult run_training(const RunConfig& config, const TrainOptions& options) {
   Beginning beginning = find_beginning(config, graph, options.resume);
   const Workers workers = workers_of(config);
   ThreadPool pool(workers.compute);
-  PlannedRun planned = plan_run(config, graph, pool);
+  PlannedRun planned = plan_run(config, graph, pool, options.dry_run);
   say(describe(planned, graph));
   if (options.dry_run) return result_of(planned);
 

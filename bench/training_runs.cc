@@ -87,7 +87,9 @@ fs::path TrainingRuns::data() {
   const CounterRng rng(3, 5);
   for (uint64_t row = 0; row < kRows; ++row) {
     std::string text;
-    for (uint64_t i = 0; i < kCharacters; ++i) text += static_cast<char>('0' + rng.below(row * kCharacters + i, 10));
+    for (uint64_t i = 0; i < kCharacters; ++i) {
+      text += i % 4 == 3 ? ' ' : static_cast<char>('0' + rng.below(row * kCharacters + i, 10));
+    }
     out << fmt::format(R"({{"prompt": "", "response": "{}"}})", text) << '\n';
   }
   return file;

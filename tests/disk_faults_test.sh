@@ -32,6 +32,8 @@ if mount -t tmpfs -o size=1m tmpfs little 2>/dev/null; then
   umount little && mount -t tmpfs -o size=64m tmpfs little
   check "tmpfs with room: it runs" "$LAZYTRAIN" train run.yaml output=tmpfs plan.policy=all-on-disk disk.path=little data.pack=false
   check "to the same bits" same_run whole tmpfs
+  expect "and its bytes are counted as memory" 3 'disk\.path, which lies in memory' "$LAZYTRAIN" train run.yaml output=none \
+    plan.policy=all-on-disk disk.path=little data.pack=false host.memory=68MB
   if mount --bind readonly readonly && mount -o remount,ro,bind readonly; then
     mounted+=(readonly)
     expect "a read-only folder" 2 'disk\.path|ead-only' "$LAZYTRAIN" train run.yaml output=none plan.policy=all-on-disk disk.path=readonly

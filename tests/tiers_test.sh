@@ -24,6 +24,7 @@ same_as_one() {
 for policy in state-on-disk weights-on-disk all-on-disk; do
   check "$policy" "$LAZYTRAIN" train run.yaml "output=$policy" "plan.policy=$policy" disk.path=disk disk.verify=true \
     "${keys[@]}" device.threads=1
+  cp "$logs/check" "$policy.log"
   same_as_one "$policy"
   check "no file is left on the disk" test -z "$(ls disk)"
 done
@@ -32,6 +33,16 @@ check "checkpoints of both are the same file" cmp one/checkpoints/step-2/state.s
 expect "a disk policy without a disk says which key" 2 'disk\.path' "$LAZYTRAIN" train run.yaml output=none \
   plan.policy=all-on-disk "${keys[@]}"
 expect "a disk that is not there" 2 'disk\.path' "$LAZYTRAIN" train run.yaml output=none disk.path=nowhere "${keys[@]}"
+
+# A dry run writes nothing, so it cannot know the disk; a plan that needs none does not measure it.
+expect "a dry run does not measure the disk" 0 'dry run writes nothing.*500 MB/s' "$LAZYTRAIN" train run.yaml output=none \
+  plan.policy=all-on-disk disk.path=disk --dry-run "${keys[@]}"
+asks_nothing_of_the_disk() {
+  "$LAZYTRAIN" train run.yaml output=none disk.path=disk --dry-run "${keys[@]}" 2>"$logs/dry" || return 1
+  ! grep 'dry run writes nothing' "$logs/dry"
+}
+check "nor does a plan in memory want to" asks_nothing_of_the_disk
+check "what the disk reached is said" grep -q 'the disk alone would allow a step in' all-on-disk.log
 
 # With little memory the plan goes to disk by itself.
 expect "76 MB are too little without a disk" 3 'the process itself' "$LAZYTRAIN" train run.yaml output=none host.memory=76MB \
@@ -64,6 +75,24 @@ for policy in megatrain zero3-offload every-layer lazytrain-paper lazytrain; do
     device.profile=rtx3090 "${keys[@]}"
   same_as_one "$policy-3090"
 done
+every_byte_is_used() {
+  sed -n '/"predicted"/,/memory_bytes/p' "$1/summary.json" | grep -A4 peak_bytes >"$logs/predicted"
+  sed -n '/"measured"/,/memory_bytes/p' "$1/summary.json" | grep -A4 peak_bytes >"$logs/measured"
+  [[ -s $logs/predicted ]] && diff "$logs/predicted" "$logs/measured"
+}
+check "the tiers are used to the planned byte" every_byte_is_used lazytrain-3090
+check "and everything on disk, too" every_byte_is_used all-on-disk
+# Activations of twice the memory here would fit the card of 83 GB: about 1.2 MB a row.
+available_kb=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)
+if [[ $available_kb -lt 60000000 ]]; then
+  rows=$((available_kb * 2 / 1200 / 16))
+  expect "a card and its host in less memory than they have" 0 'holds .* of the card.s 83.0 GB' "$LAZYTRAIN" train run.yaml \
+    output=none device.profile=h100-sxm --dry-run model=tied batch=$((16 * rows)) micro_batch="$rows"
+else
+  echo "skipped: a card larger than the memory of this machine is not to be had"
+fi
+expect "threads that the emulated host takes" 0 'device.threads: 99 asked for' "$LAZYTRAIN" train run.yaml output=none \
+  device.profile=rtx3090 device.threads=99 --dry-run "${keys[@]}"
 expect "what is emulated is said" 0 '1 s of rtx3090 = ' "$LAZYTRAIN" train run.yaml output=none device.profile=rtx3090 \
   --dry-run "${keys[@]}"
 expect "likeness is said in ratios" 0 'boundary over h2d: ' "$LAZYTRAIN" train run.yaml output=none --dry-run \

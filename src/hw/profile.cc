@@ -15,6 +15,8 @@ namespace {
 constexpr double kMaxRate = 1e21;
 constexpr double kMaxSeconds = 10;
 constexpr double kMaxRows = 1e9;
+constexpr double kMaxWork = 1e21;  // FLOPs or bytes of one op
+constexpr double kMaxOpSeconds = 1e6;
 constexpr int64_t kMaxBytes = int64_t{1} << 52;
 constexpr int64_t kMaxExtent = int64_t{1} << 32;
 constexpr size_t kMaxSamples = 1000;
@@ -99,6 +101,17 @@ std::vector<AttentionSample> attention_from(const JsonObject& object) {
   return result;
 }
 
+std::vector<OpSample> ops_from(const JsonObject& object) {
+  std::vector<OpSample> result;
+  for (const JsonObject& s : samples_of(object, "ops")) {
+    refuse_unknown(s, std::to_array<std::string_view>({"op", "backward", "tokens", "flops", "bytes", "seconds"}));
+    result.push_back({s.string("op"), s.boolean_or("backward", false), s.integer("tokens", 1, kMaxExtent),
+                      figure(s, "flops", 0, kMaxWork), figure(s, "bytes", 0, kMaxWork),
+                      figure(s, "seconds", 0, kMaxOpSeconds)});
+  }
+  return result;
+}
+
 bool is_figure(std::string_view key) {
   if (key.starts_with(kLinkPrefix)) {
     return std::find(kLinks.begin(), kLinks.end(), key.substr(kLinkPrefix.size())) != kLinks.end();
@@ -140,6 +153,14 @@ void add_samples(const Profile& p, Json& result) {
                                    {"head_dim", s.head_dim},
                                    {"flops", s.flops}});
   }
+  for (const OpSample& s : p.ops) {
+    result["ops"].push_back({{"op", s.op},
+                             {"backward", s.backward},
+                             {"tokens", s.tokens},
+                             {"flops", s.flops},
+                             {"bytes", s.bytes},
+                             {"seconds", s.seconds}});
+  }
 }
 
 }  // namespace
@@ -170,10 +191,10 @@ Json to_json(const Profile& p) {
 
 Profile profile_from_json(const Json& json, const std::string& where) {
   const JsonObject object(json, where);
-  refuse_unknown(object, std::to_array<std::string_view>({"name", "one_memory", "gemm_flops", "gemm_half_rows",
-                                                          "attention_flops", "memory_bandwidth", "host_bandwidth",
-                                                          "launch_s", "links", "device_bytes", "reserved_bytes",
-                                                          "host_bytes", "disk_bytes", "gemm", "attention", "sources"}));
+  refuse_unknown(object, std::to_array<std::string_view>(
+                             {"name", "one_memory", "gemm_flops", "gemm_half_rows", "attention_flops",
+                              "memory_bandwidth", "host_bandwidth", "launch_s", "links", "device_bytes",
+                              "reserved_bytes", "host_bytes", "disk_bytes", "gemm", "attention", "ops", "sources"}));
   Profile p;
   p.name = object.string("name");
   p.one_memory = object.boolean_or("one_memory", false);
@@ -191,6 +212,7 @@ Profile profile_from_json(const Json& json, const std::string& where) {
   p.disk_bytes = object.integer_or("disk_bytes", 0, 0, kMaxBytes);
   p.gemm = gemm_from(object);
   p.attention = attention_from(object);
+  p.ops = ops_from(object);
   p.sources = sources_from(object);
   check_disk(p, where);
   return p;

@@ -32,6 +32,16 @@ struct AttentionSample {
   double flops = 0;  // a second, masked pairs not counted
 };
 
+// One op of a model as it ran here, once: what its declared work (graph::Work) took. `tokens` are its rows.
+struct OpSample {
+  std::string op;  // graph::OpKind::name
+  bool backward = false;
+  int64_t tokens = 0;
+  double flops = 0;
+  double bytes = 0;
+  double seconds = 0;
+};
+
 struct Profile {
   std::string name;
   bool one_memory = false;    // device and host are the same memory: nothing is copied between them
@@ -48,6 +58,7 @@ struct Profile {
   int64_t disk_bytes = 0;                  // 0: no disk
   std::vector<GemmSample> gemm;            // what gemm_flops and gemm_half_rows were taken from, where measured
   std::vector<AttentionSample> attention;  // likewise for attention_flops
+  std::vector<OpSample> ops;               // of a model, where its ops were run; they correct the rates (plan/cost.h)
   // Where a figure comes from, by its key ("gemm_flops", "links.h2d"); library profiles have one for each figure.
   std::map<std::string, std::string> sources;
 

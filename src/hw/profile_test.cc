@@ -72,6 +72,9 @@ TEST(Profile, WhatIsWrittenIsRead) {
   json["gemm"] = parse_json(R"([{"m": 512, "n": 1024, "k": 256, "flops": 9e13}])", "gemm");
   json["attention"] = parse_json(
       R"([{"tokens": 1024, "context": 512, "query_heads": 8, "kv_heads": 2, "head_dim": 64, "flops": 3e13}])", "a");
+  json["ops"] = parse_json(R"([{"op": "linear", "backward": true, "tokens": 64, "flops": 1e9, "bytes": 2e6,
+    "seconds": 0.25}])",
+                           "ops");
   json["disk_bytes"] = 1000;
   json["reserved_bytes"] = 5;
   json["launch_s"] = 1e-5;
@@ -79,6 +82,9 @@ TEST(Profile, WhatIsWrittenIsRead) {
   const Profile p = parse(json);
   EXPECT_EQ(p.gemm.at(0).k, 256);
   EXPECT_EQ(p.attention.at(0).context, 512);
+  ASSERT_EQ(p.ops.size(), 1u);
+  EXPECT_TRUE(p.ops[0].backward);
+  EXPECT_EQ(p.ops[0].seconds, 0.25);
   EXPECT_EQ(p.sources.at("links.h2d"), "measured");
   EXPECT_EQ(p.attention_rate(), 4e13);
   EXPECT_EQ(to_json(parse(to_json(p))), to_json(p));
@@ -109,6 +115,21 @@ TEST(Profile, HostileFiguresAreErrorsThatNameThem) {
   // JSON has no NaN or infinity; what others write for them is no JSON, and a number beyond double is none of ours.
   EXPECT_THROW(parse_json(R"({"gemm_flops": NaN})", "machine.json"), InputError);
   EXPECT_THROW(parse_json(R"({"gemm_flops": 1e999})", "machine.json"), InputError);
+}
+
+TEST(Profile, HostileSamplesAreErrorsThatNameThem) {
+  const Json good = {{"op", "linear"}, {"tokens", 64}, {"flops", 1e9}, {"bytes", 2e6}, {"seconds", 0.25}};
+  const auto fault_of = [&](const std::string& key, const Json& value) {
+    Json sample = good;
+    sample[key] = value;
+    return fault(with("/ops", Json::array({sample})));
+  };
+  EXPECT_EQ(fault_of("backward", false), "no error");
+  EXPECT_THAT(fault_of("seconds", -1), AllOf(HasSubstr("ops[0]"), HasSubstr("seconds")));
+  EXPECT_THAT(fault_of("tokens", 0), HasSubstr("tokens"));
+  EXPECT_THAT(fault_of("flops", 1e300), HasSubstr("flops"));
+  EXPECT_THAT(fault_of("op", 7), HasSubstr("op"));
+  EXPECT_THAT(fault_of("speed", 7), HasSubstr("speed"));
 }
 
 TEST(Profile, ContradictionsAreErrors) {

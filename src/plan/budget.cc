@@ -25,14 +25,20 @@ int64_t total(const Program& program) { return bytes_on(program, Tier::kDevice) 
 // Bytes over a limit; 0 when there is none or it holds.
 int64_t over(int64_t need, int64_t limit) { return limit > 0 ? std::max<int64_t>(0, need - limit) : 0; }
 
+// Beside device and host: what is no tier of the program, and a disk that is memory.
+int64_t besides(const Program& program, const Budgets& b) {
+  return b.besides() + (b.disk_in_memory ? bytes_on(program, Tier::kDisk) : 0);
+}
+
 // host.memory is a cap on everything that the run takes of the host: in one memory, of all but the disk.
 int64_t on_host(const Program& program, const Budgets& b) {
-  return (program.one_memory ? total(program) : bytes_on(program, Tier::kHost)) + b.besides();
+  return (program.one_memory ? total(program) : bytes_on(program, Tier::kHost)) + besides(program, b);
 }
 
 int64_t shortfall(const Program& program, const Budgets& b) {
   return std::max({over(bytes_on(program, Tier::kDevice), b.device), over(on_host(program, b), b.host),
-                   over(bytes_on(program, Tier::kDisk), b.disk), over(total(program) + b.besides(), b.available)});
+                   over(bytes_on(program, Tier::kDisk), b.disk),
+                   over(total(program) + besides(program, b), b.available)});
 }
 
 // "retained 4.1 GB, optimizer state 1.2 GB": the rows of these tiers, largest first.
@@ -53,6 +59,9 @@ std::string lacking(const Program& program, const Budgets& b) {
   std::string outside;
   if (b.evaluation > 0) outside += fmt::format(", evaluation {}", format_bytes(b.evaluation));
   if (b.process > 0) outside += fmt::format(", the process itself {}", format_bytes(b.process));
+  if (b.disk_in_memory) {
+    outside += fmt::format(", disk.path, which lies in memory, {}", format_bytes(bytes_on(program, Tier::kDisk)));
+  }
   const auto line = [&](std::string_view what, int64_t need, int64_t limit, std::string_view key,
                         const std::vector<Tier>& tiers) {
     if (over(need, limit) == 0) return;
@@ -65,7 +74,7 @@ std::string lacking(const Program& program, const Budgets& b) {
   line("device", bytes_on(program, Tier::kDevice), b.device, "device.memory", {Tier::kDevice});
   line("host", on_host(program, b), b.host, "host.memory", program.one_memory ? both : std::vector<Tier>{Tier::kHost});
   line("disk", bytes_on(program, Tier::kDisk), b.disk, "disk.memory", {Tier::kDisk});
-  line("device and host, one memory here", total(program) + b.besides(), b.available, "available", both);
+  line("device and host, one memory here", total(program) + besides(program, b), b.available, "available", both);
   return text;
 }
 

@@ -11,10 +11,11 @@ namespace lazytrain::plan {
 
 // What a run may take, in bytes; 0: no limit of its own.
 struct Budgets {
-  int64_t device = 0;     // device.memory
-  int64_t host = 0;       // host.memory
-  int64_t disk = 0;       // disk.memory
-  int64_t available = 0;  // of the machine. Device and host are one memory: it bounds their sum
+  int64_t device = 0;           // device.memory
+  int64_t host = 0;             // host.memory
+  int64_t disk = 0;             // disk.memory
+  int64_t available = 0;        // of the machine. Device and host are one memory: it bounds their sum
+  bool disk_in_memory = false;  // disk.path is a file system in memory: its bytes are host memory
   // Of the run outside the program, counted against `host` and `available`.
   int64_t evaluation = 0;
   int64_t process = 0;  // the program itself, its libraries, data, staging of files

@@ -44,6 +44,17 @@ class BudgetTest : public ::testing::Test {
   Shape shape{8, 8, 64};
 };
 
+TEST_F(BudgetTest, ADiskInMemoryIsMemory) {
+  const Policy policy = resident(graph, shape);
+  Program program = compile(graph, policy, {});
+  program.tier_bytes[2] = 7;
+  const int64_t all = program.tier_bytes[0] + program.tier_bytes[1];
+  EXPECT_TRUE(fits(program, {.host = all, .available = all}));
+  EXPECT_FALSE(fits(program, {.available = all + 6, .disk_in_memory = true}));
+  EXPECT_FALSE(fits(program, {.host = all + 6, .disk_in_memory = true}));
+  EXPECT_TRUE(fits(program, {.host = all + 7, .available = all + 7, .disk_in_memory = true}));
+}
+
 TEST_F(BudgetTest, ExactlyEnoughFitsAndOneByteLessDoesNot) {
   const Policy policy = resident(graph, shape);
   const int64_t d = device(policy), h = host(policy);

@@ -26,9 +26,9 @@ double update_bytes(double state_bytes);
 double update_seconds(int64_t parameters, int64_t state_bytes, double bandwidth);
 
 // Roofline: FLOPs over the sustained rate of their kind (attention and other ops that mix tokens, or products over that
-// many rows), bytes over bandwidth, whichever is longer.
-double op_seconds(const graph::OpKind& op, const graph::Work& work, const graph::Dims& dims,
-                  const hw::Profile& profile);
+// many rows), bytes over bandwidth, whichever is longer. Where the profile has samples of the op in that direction, by
+// as much longer as the sample with the nearest work took: a sample's own work takes what it took.
+double op_seconds(const graph::OpKind& op, bool backward, const graph::Dims& dims, const hw::Profile& profile);
 
 // The steps first_step to last_step of a pass, one after the other.
 double pass_seconds(const graph::Unit& unit, const graph::Pass& pass, int first_step, int last_step,

@@ -35,6 +35,7 @@ class Builder {
     instance_.gap = kGap;
     instance_.sets_leave_behind = true;
     instance_.update_in_backward = task_.update_in_backward;
+    instance_.chase = task_.chase;
     set_links();
     for (int j = 0; j < instance_.units; ++j) add_layer(j + 1);
     add_head();
@@ -103,7 +104,7 @@ class Builder {
                        machine_.launch_s;
     costs.forward_workspace = forward.workspace_bytes;
     const auto seconds = [&](const graph::OpKind& kind_of_op) {
-      return op_seconds(kind_of_op, kind_of_op.forward_work(dims_), dims_, machine_);
+      return op_seconds(kind_of_op, false, dims_, machine_);
     };
     costs.menu = graph::retained_menu(unit, dims_, seconds, kMenuItems);
     return costs;
@@ -133,6 +134,7 @@ class Builder {
                       micros_ * (item.recompute_s + launch) * again,
                       static_cast<double>(item.workspace_bytes) / kGb + a + accumulators});
     }
+    if (!task_.retained_sets) menu.resize(1);
     instance_.menu.push_back(std::move(menu));
   }
 
@@ -253,6 +255,7 @@ void set_early_updates(Policy& policy, const Instance& instance, const WindowCho
 Policy make_policy(const PlanningTask& task, const Instance& instance, const WindowChoices& choices) {
   Policy policy = blank_policy("lazytrain", task.graph, task.shape);
   policy.optimizer_state = task.optimizer_state;
+  policy.update_chases_forward = task.chase;
   for (size_t i = 0; i < choices.boundaries.size(); ++i) {
     policy.boundaries[i].checkpoint = choices.boundaries[i].has_value();
     policy.boundaries[i].home = choices.boundaries[i].value_or(Tier::kDevice);

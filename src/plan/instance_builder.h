@@ -49,6 +49,9 @@ struct PlanningTask {
   // What remedies may name: other machines; empty: those of the library. And this one with a disk that it could have.
   std::function<std::vector<OtherMachine>()> other_machines = {};
   std::function<std::optional<OtherMachine>()> with_disk = {};
+  // What a part of the planner is worth: false plans without it.
+  bool retained_sets = true;
+  bool chase = true;  // forward behind the update of its own unit, not of all
 };
 
 // Unit j of the instance is layer j of the graph. Static buffers are taken off the budgets: on the device two slots of

@@ -196,6 +196,7 @@ class Planning {
   // worth a look where the bound leaves nothing to gain.
   void try_rules(std::optional<PlannedStep>& best) const {
     if (best && best->timeline.step_s <= kCloseEnough * best->program.policy.bound_s) return;
+    if (!task_.chase || !task_.retained_sets) return;  // rules do not know what is to be left out
     for (const std::string& name : policy_names()) {
       if (stopped()) return;
       auto rule = named_step(task_, name, any_micro_batch_);

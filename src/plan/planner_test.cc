@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "graph/testing.h"
 #include "plan/exposure.h"
@@ -68,6 +70,26 @@ TEST_P(PlannerTest, IsNoSlowerThanFixedRules) {
       EXPECT_LE(ours.timeline.step_s, 1.01 * other->timeline.step_s) << name;
     }
   }
+}
+
+TEST_P(PlannerTest, APartThatIsLeftOutIsNotUsed) {
+  here.host_bandwidth = 5e7;  // updates that are worth hiding
+  const auto planned = [&](bool retained_sets, bool chase) {
+    PlanningTask with = task({2 * device_gb("every-layer"), 1, 0});
+    with.retained_sets = retained_sets;
+    with.chase = chase;
+    return plan_step(with, {.solver = "greedy", .time_limit_s = 0}, false);
+  };
+  const auto retains = [](const PlannedStep& step) {
+    const auto& units = step.program.policy.units;
+    return std::any_of(units.begin(), units.end(), [](const UnitPolicy& unit) { return !unit.retained.empty(); });
+  };
+  const PlannedStep all = planned(true, true), no_sets = planned(false, true), no_chase = planned(true, false);
+  EXPECT_TRUE(retains(all));
+  EXPECT_FALSE(retains(no_sets));
+  EXPECT_FALSE(no_chase.program.policy.update_chases_forward);
+  EXPECT_GT(no_sets.timeline.step_s, all.timeline.step_s);
+  EXPECT_GT(no_chase.timeline.step_s, all.timeline.step_s);
 }
 
 TEST_P(PlannerTest, PutsOnDiskWhatTheHostCannotHold) {

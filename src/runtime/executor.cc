@@ -157,8 +157,21 @@ StepResult Executor::run_step(std::span<const ops::Tokens> micro_batches, const 
   }
   result.timeline.spans = spans;
   for (const plan::Span& span : spans) result.timeline.step_s = std::max(result.timeline.step_s, span.end_s);
-  result.timeline.peak_bytes = program_.tier_bytes;
+  result.timeline.peak_bytes = used_bytes(spans);
   return result;
+}
+
+// How far into each tier the instructions that ran reached, the state that they own included.
+std::array<int64_t, 3> Executor::used_bytes(const std::vector<plan::Span>& spans) const {
+  std::array<int64_t, 3> used = {0, 0, 0};
+  for (const plan::Span& span : spans) {
+    for (const plan::Use& use : program_.instructions[static_cast<size_t>(span.instruction)].uses) {
+      const plan::Buffer& b = buffer(use);
+      int64_t& tier = used[static_cast<size_t>(b.tier)];
+      tier = std::max(tier, b.offset + b.bytes);
+    }
+  }
+  return used;
 }
 
 OpProfile Executor::profile() const {

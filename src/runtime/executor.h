@@ -83,6 +83,7 @@ class Executor {
   bool is_early(const plan::Instruction& instruction) const;
   const PendingUpdate* update_of(const plan::Instruction& instruction) const;
   bool belongs_to_update(const plan::Instruction& instruction) const;
+  std::array<int64_t, 3> used_bytes(const std::vector<plan::Span>& spans) const;
   const plan::Buffer& buffer(const plan::Use& use) const { return program_.buffers[static_cast<size_t>(use.buffer)]; }
   std::byte* address(const plan::Use& use) const;
   ThreadPool& pool_of(plan::Lane lane) const;

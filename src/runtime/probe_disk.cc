@@ -1,9 +1,11 @@
 #include "runtime/probe_disk.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <spdlog/spdlog.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -125,6 +127,13 @@ int64_t free_disk_bytes(const fs::path& folder) {
     throw RunError("{}: cannot ask for its free room: {}", folder.string(), std::strerror(errno));
   }
   return static_cast<int64_t>(stat.f_bavail) * static_cast<int64_t>(stat.f_frsize);
+}
+
+bool lies_in_memory(const fs::path& folder) {
+  struct statfs stat {};
+  if (::statfs(folder.c_str(), &stat) != 0) return false;
+  const auto type = static_cast<uint32_t>(stat.f_type);  // some magic numbers have the sign bit
+  return type == TMPFS_MAGIC || type == RAMFS_MAGIC;
 }
 
 DiskRates measure_disk(const fs::path& folder, int64_t bytes, double seconds) {

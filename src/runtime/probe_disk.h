@@ -16,6 +16,9 @@ struct DiskRates {
 // Bytes that `folder`'s file system grants this process. UsageError when there is no such folder.
 int64_t free_disk_bytes(const std::filesystem::path& folder);
 
+// Whether what is written to `folder` stays in memory (tmpfs, ramfs).
+bool lies_in_memory(const std::filesystem::path& folder);
+
 // Writes and reads a file of at most `bytes` in `folder` for at most `seconds` each. The file has no name from the
 // moment it is open: nothing is left, however the program ends. UsageError when there is no such folder or no room,
 // RunError when the system refuses.

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 #include <sched.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "hw/emulation.h"
 #include "model/family.h"
 #include "plan/describe.h"
@@ -23,6 +25,7 @@
 #include "runtime/executor.h"
 #include "runtime/forward_loss.h"
 #include "runtime/master_weights.h"
+#include "runtime/op_timing.h"
 #include "runtime/probe.h"
 #include "runtime/probe_disk.h"
 #include "train/plan_file.h"
@@ -86,14 +89,31 @@ Like parse_like(const std::string& text) {
   return like;
 }
 
+bool uses_disk(const plan::Policy& policy) {
+  const auto on_disk = [](plan::Tier home) { return home == plan::Tier::kDisk; };
+  return std::any_of(policy.boundaries.begin(), policy.boundaries.end(),
+                     [&](const plan::BoundaryPolicy& b) { return on_disk(b.home); }) ||
+         std::any_of(policy.units.begin(), policy.units.end(), [&](const plan::UnitPolicy& u) {
+           return on_disk(u.retained_home) || on_disk(u.weight_home) || on_disk(u.optimizer_home) ||
+                  on_disk(u.gradient_home);
+         });
+}
+
 int64_t or_else(int64_t given, int64_t otherwise) { return given > 0 ? given : otherwise; }
 
 class Planning {
  public:
-  Planning(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool)
-      : config_(config), graph_(graph), shape_{config.batch, config.micro_batch, config.seq}, threads_(pool.threads()) {
-    run_.machine = runtime::measure_this_machine(pool, config.compute, !emulates(config));
-    if (emulates(config)) emulate();
+  Planning(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool, bool dry_run)
+      : config_(config),
+        graph_(graph),
+        shape_{config.batch, config.micro_batch, config.seq},
+        threads_(pool.threads()),
+        dry_run_(dry_run) {
+    run_.machine = runtime::measure_this_machine(pool, config.compute, true);
+    if (emulates(config)) {
+      time_ops(pool);
+      emulate();
+    }
     add_disk();
     set_budgets();
   }
@@ -105,6 +125,8 @@ class Planning {
         graph_(graph),
         shape_{config.batch, config.micro_batch, config.seq},
         threads_(threads),
+        dry_run_(false),
+        disk_is_known_(true),
         run_(run),
         measured_(&measured),
         stop_(std::move(stop)) {}
@@ -115,7 +137,7 @@ class Planning {
     } else if (run_.machine.one_memory) {
       choose_in_one_memory();
     } else {
-      choose_on_tiers();
+      choose_within_this_machine();
     }
     check_budgets();
     return finished();
@@ -153,6 +175,15 @@ class Planning {
     return measured_ ? plan::CostTable::measured(graph_, program, analytic, *measured_) : analytic;
   }
 
+  // The emulated machine's compute is this one's, of which its links are a share: so it is measured, not estimated.
+  void time_ops(ThreadPool& pool) {
+    const Workers workers = workers_of(config_);
+    std::optional<ThreadPool> own;
+    if (workers.host > 0) own.emplace(workers.host);
+    const graph::Dims dims{shape_.micro_batch * shape_.seq, shape_.seq, size_of(config_.compute)};
+    run_.machine.ops = runtime::time_ops(graph_, dims, config_.compute, pool, own ? *own : pool);
+  }
+
   void emulate() {
     const hw::Profile& here = here_ = run_.machine;
     if (!config_.device.profile.empty()) {
@@ -165,14 +196,32 @@ class Planning {
       const Like like = parse_like(config_.device.like);
       const hw::Profile target = hw::find_profile(like.profile);
       const graph::Graph reference = model::build_graph(model::load_config(like.config));
-      const plan::Similarity similar =
-          plan::similar_machine({reference, target, like.shape}, graph_, shape_, config_.compute, here);
+      const plan::Similarity similar = plan::similar_machine({reference, target, like.shape}, graph_, shape_,
+                                                             config_.compute, here, device_scratch());
       run_.machine = similar.emulation.machine;
       run_.emulation = fmt::format("{}; a layer's forward time is the measure of:\n{}",
                                    hw::describe(similar.emulation, target.name), plan::describe(similar));
     }
     emulated_disk_bytes_ = run_.machine.disk_bytes;
     run_.rates = runtime::LaneRates{run_.machine.links, {}};
+    const Workers workers = workers_of(config_);
+    if (config_.device.threads > workers.compute) {
+      run_.emulation += fmt::format("\ndevice.threads: {} asked for, {} compute: one core stands for the host",
+                                    config_.device.threads, workers.compute);
+    }
+  }
+
+  // The most that any kernel of the card's ops needs.
+  int64_t device_scratch() const {
+    const graph::Dims dims{shape_.micro_batch * shape_.seq, shape_.seq, size_of(config_.compute)};
+    int64_t most = 0;
+    for (const graph::Unit& unit : graph_.units) {
+      if (unit.kind == graph::UnitKind::kEmbedding) continue;  // on the host
+      for (const graph::Op& op : unit.ops) {
+        most = std::max(most, runtime::Executor::scratch_bytes(*op.kind, dims, threads_));
+      }
+    }
+    return most;
   }
 
   // The disk tier is the folder that the run names, whatever machine is emulated: an emulated one has its rates.
@@ -189,22 +238,35 @@ class Planning {
     if (::access(config_.disk.path.c_str(), W_OK | X_OK) != 0) {
       throw UsageError("disk.path: no file can be made in {}: {}", config_.disk.path.string(), std::strerror(errno));
     }
-    const runtime::DiskRates here = disk_here();
+    const int64_t room = runtime::free_disk_bytes(config_.disk.path);
     if (!run_.rates) {
-      run_.machine.links.disk_read = here.read;
-      run_.machine.links.disk_write = here.write;
-      bytes = here.free_bytes;
+      run_.machine.links.disk_read = run_.machine.links.disk_write = kUnmeasuredDisk;
+      bytes = room;
     }
-    bytes = std::min({or_else(config_.disk.memory, here.free_bytes), here.free_bytes, bytes});
+    bytes = std::min({or_else(config_.disk.memory, room), room, bytes});
     run_.disk = runtime::DiskOptions{.folder = config_.disk.path, .verify = config_.disk.verify};
+    run_.budgets.disk_in_memory = runtime::lies_in_memory(config_.disk.path);
+    if (run_.budgets.disk_in_memory) {
+      spdlog::warn("disk.path: {} lies in memory (tmpfs): what the plan keeps there is counted as host memory",
+                   config_.disk.path.string());
+    }
   }
 
-  // Measured with little where there is little room; not at all where there is next to none.
-  runtime::DiskRates disk_here() const {
-    const int64_t room = runtime::free_disk_bytes(config_.disk.path);
-    const int64_t bytes = std::min(kDiskProbeBytes, room / 4);
-    if (bytes < kLeastDiskProbe) return {.read = kUnmeasuredDisk, .write = kUnmeasuredDisk, .free_bytes = room};
-    return runtime::measure_disk(config_.disk.path, bytes, kDiskProbeSeconds);
+  // Before the first plan with a disk is timed. With little where there is little room; not at all where there is next
+  // to none, or on a dry run, which writes nothing. An emulated disk has the rates of its machine.
+  void measure_disk() {
+    if (run_.rates || !run_.disk || disk_is_known_) return;
+    disk_is_known_ = true;
+    if (dry_run_) {
+      spdlog::info("disk.path: a dry run writes nothing, so the disk is not measured: taken for {}/s each way",
+                   format_bytes(static_cast<int64_t>(kUnmeasuredDisk)));
+      return;
+    }
+    const int64_t bytes = std::min(kDiskProbeBytes, runtime::free_disk_bytes(config_.disk.path) / 4);
+    if (bytes < kLeastDiskProbe) return;
+    const runtime::DiskRates here = runtime::measure_disk(config_.disk.path, bytes, kDiskProbeSeconds);
+    run_.machine.links.disk_read = here.read;
+    run_.machine.links.disk_write = here.write;
   }
 
   void set_budgets() {
@@ -232,7 +294,10 @@ class Planning {
             }};
   }
 
-  void take(const plan::Policy& policy) { run_.program = compile_sound(graph_, policy, options()); }
+  void take(const plan::Policy& policy) {
+    if (uses_disk(policy)) measure_disk();
+    run_.program = compile_sound(graph_, policy, options());
+  }
 
   void take_file() {
     const PlanFile file = read_plan_file(config_.plan.policy);
@@ -273,8 +338,13 @@ class Planning {
           config_.plan.policy);
     }
     if (config_.plan.policy != "auto") return take(with_state(plan::named_policy(config_.plan.policy, graph_, shape_)));
+    take(with_state(plan::resident(graph_, shape_)));
+    if (plan::fits(run_.program, run_.budgets)) return;  // nothing is run again, and nothing waits
     std::vector<plan::Policy> policies = {plan::resident(graph_, shape_), plan::megatrain(graph_, shape_)};
-    if (run_.machine.disk_bytes > 0) policies.insert(policies.end(), with_disk.begin(), with_disk.end());
+    if (run_.machine.disk_bytes > 0) {
+      measure_disk();
+      policies.insert(policies.end(), with_disk.begin(), with_disk.end());
+    }
     double best = 0;
     int64_t least = 0;
     for (const plan::Policy& policy : policies) {
@@ -340,6 +410,27 @@ class Planning {
             .stop = stop_};
   }
 
+  // An emulated card and its host share this machine's memory. When a plan within both of their sizes does not fit it,
+  // there is another one for a card of what is left, which is said.
+  void choose_within_this_machine() {
+    plan::Budgets& b = run_.budgets;
+    const int64_t card = b.device;
+    choose_on_tiers();
+    for (int round = 0; round < kFewerBytes; ++round) {
+      const int64_t device = run_.program.tier_bytes[0], host = run_.program.tier_bytes[1];
+      const int64_t over = device + host + b.besides() - b.available;
+      if (over <= 0) break;
+      const int64_t less = device - over - over / 16;
+      if (less <= 0) break;
+      b.device = less;
+      choose_on_tiers();
+    }
+    if (b.device == card) return;
+    run_.emulation +=
+        fmt::format("\nmemory here, {} available, holds {} of the card's {} beside its host: planned with that",
+                    format_bytes(b.available), format_bytes(b.device), format_bytes(card));
+  }
+
   void choose_on_tiers() {
     plan::PlanningTask task = tiers_task();
     task.settings = plan::Settings::kKeys;
@@ -358,6 +449,7 @@ class Planning {
     }
   }
 
+  static constexpr int kFewerBytes = 4;  // plans made again for less
   static constexpr int64_t kDiskProbeBytes = int64_t{256} << 20;
   // The program, its libraries, samples and staging: 45 to 60 MB were measured beside plans of 0.2 to 2 GB.
   static constexpr int64_t kProcessBytes = int64_t{64} << 20;
@@ -369,6 +461,8 @@ class Planning {
   const graph::Graph& graph_;
   plan::Shape shape_;
   int threads_;
+  bool dry_run_;
+  bool disk_is_known_ = false;
   PlannedRun run_;
   hw::Profile here_;    // as measured, where another machine is emulated
   std::string target_;  // that machine, by device.profile
@@ -380,8 +474,8 @@ class Planning {
 
 }  // namespace
 
-PlannedRun plan_run(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool) {
-  return Planning(config, graph, pool).run();
+PlannedRun plan_run(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool, bool dry_run) {
+  return Planning(config, graph, pool, dry_run).run();
 }
 
 std::optional<PlannedRun> plan_again(const RunConfig& config, const graph::Graph& graph, const PlannedRun& run,

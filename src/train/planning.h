@@ -42,9 +42,10 @@ struct PlannedRun {
 
 // plan.policy `auto`: on one memory the fastest of `resident`, `megatrain` and, with a disk, the policies of
 // plan/disk_policies.h that fits; on an emulated machine the planner's. Otherwise a policy's name or the path of a
-// plan.json. `pool` has the threads that will compute. Throws UsageError (a plan of another model, machine or shape),
-// InputError or Infeasible.
-PlannedRun plan_run(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool);
+// plan.json. `pool` has the threads that will compute. The disk is measured when a plan for it is looked at, on a dry
+// run not at all, since that writes. Throws UsageError (a plan of another model, machine or shape), InputError or
+// Infeasible.
+PlannedRun plan_run(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool, bool dry_run);
 
 // The same for a run that goes on: the machine and budgets of `run`, whose program does not matter, and the times that
 // steps took; the micro-batch stays. Empty when nothing was found or `stop` was asked for. Throws what plan_run throws.

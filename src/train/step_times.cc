@@ -7,7 +7,7 @@ namespace lazytrain::train {
 StepTimes::StepTimes() { newest_.reserve(kKept); }
 
 void StepTimes::add(double seconds, const plan::LaneSummary& lanes) {
-  ++steps_;
+  if (++steps_ == 2) newest_.clear();
   seconds_ += seconds;
   if (newest_.size() < kKept) {
     newest_.push_back({seconds, lanes});

@@ -15,14 +15,16 @@ double exposed_of(const plan::LaneSummary& lanes) { return lanes.exposed_s; }
 TEST(StepTimes, TotalsAreOfAllStepsAndMediansOfThePlanInForce) {
   StepTimes times;
   EXPECT_EQ(times.median_step_s(), 0);
+  times.add(9, exposed(5));
+  EXPECT_EQ(times.median_step_s(), 9);  // the first, while it is alone
   for (const double s : {1.0, 3.0, 2.0}) times.add(s, exposed(s / 10));
   EXPECT_EQ(times.median_step_s(), 2);
   EXPECT_EQ(times.median(exposed_of), 0.2);
   times.plan_changed();
   times.add(7, exposed(1));
   EXPECT_EQ(times.median_step_s(), 7);
-  EXPECT_EQ(times.steps(), 4);
-  EXPECT_EQ(times.seconds(), 13);
+  EXPECT_EQ(times.steps(), 5);
+  EXPECT_EQ(times.seconds(), 22);
 }
 
 TEST(StepTimes, OldStepsMakeRoomForNewOnes) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <optional>
 
 #include "base/error.h"
@@ -130,7 +131,10 @@ class Trainer {
     result_.steps = trainer_.step;
     result_.total_steps = total_steps_;
     result_.skipped = trainer_.guard.skipped;
-    if (timeline_) write_last_trace();
+    if (timeline_) {
+      write_or_say("the trace",
+                   [&] { plan::write_trace(engine_.program(), graph_, *timeline_, config_.output / "trace.json"); });
+    }
     write_measurements();
     if (stopped && trainer_.step < total_steps_) {
       spdlog::info("stopped after step {} of {}, checkpoint saved: go on with --resume", trainer_.step, total_steps_);
@@ -143,13 +147,18 @@ class Trainer {
       say("nothing was left to do: the run was finished already, with step {}\nmodel: {}\n", trainer_.step,
           result_.model.string());
     } else {
-      print_summary({.program = engine_.program(),
-                     .profile = engine_.profile(),
-                     .machine = machine_,
-                     .predicted = engine_.planned().predicted,
-                     .times = times_,
-                     .skipped = trainer_.guard.skipped,
-                     .model = result_.model});
+      const RunSummary summary{.program = engine_.program(),
+                               .profile = engine_.profile(),
+                               .machine = machine_,
+                               .predicted = engine_.planned().predicted,
+                               .times = times_,
+                               .peak_bytes = timeline_->peak_bytes,
+                               .process_bytes = engine_.planned().budgets.besides(),
+                               .skipped = trainer_.guard.skipped,
+                               .model = result_.model};
+      print_summary(summary);
+      write_or_say("the summary",
+                   [&] { write_file(config_.output / "summary.json", to_json(summary).dump(2) + "\n"); });
     }
     return result_;
   }
@@ -354,11 +363,11 @@ class Trainer {
     }
   }
 
-  void write_last_trace() {
+  static void write_or_say(std::string_view what, const std::function<void()>& write) {
     try {
-      plan::write_trace(engine_.program(), graph_, *timeline_, config_.output / "trace.json");
+      write();
     } catch (const RunError& error) {
-      spdlog::error("{}; the run goes on without the trace", error.what());
+      spdlog::error("{}; the run goes on without {}", error.what(), what);
     }
   }
 
@@ -436,7 +445,7 @@ TrainResult run_training(const RunConfig& config, const TrainOptions& options) {
   Beginning beginning = find_beginning(config, graph, options.resume);
   const Workers workers = workers_of(config);
   ThreadPool pool(workers.compute);
-  PlannedRun planned = plan_run(config, graph, pool);
+  PlannedRun planned = plan_run(config, graph, pool, options.dry_run);
   say(describe(planned, graph));
   if (options.dry_run) {
     TrainResult result;

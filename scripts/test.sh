@@ -60,6 +60,7 @@ add_counts "$logs/unit.log" || failed=$((failed + 1))
 
 # As many at a time as there are cores; the longest (tiers, resume) are among the first from behind.
 mapfile -t tests < <(find tests -maxdepth 1 -name '*.sh' -executable | sort -r)
+# shellcheck disable=SC2016 # the shell that xargs starts expands it
 printf '%s\n' "${tests[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run_end_to_end "$1"' _ {}
 for test in "${tests[@]}"; do count_end_to_end "$test"; done
 

@@ -20,8 +20,8 @@ class StepTimes {
 
   int64_t steps() const { return steps_; }  // all of the run
   double seconds() const { return seconds_; }
-  // Of the newest steps of the plan in force, at most kKept; 0 without any. A run's first step updates nothing and takes
-  // its memory for the first time: it counts only while it is alone.
+  // Of the newest steps of the plan in force, at most kKept; 0 without any. A run's first step updates nothing and
+  // takes its memory for the first time: it counts only while it is alone.
   double median_step_s() const;
   double median(const std::function<double(const plan::LaneSummary&)>& of) const;
 

@@ -65,6 +65,10 @@ expect "measured of no pass" 1 "sideways.json: compute.0.: \"pass\" is 'sideways
 expect "simulate" 0 "step_s" "$LAZYTRAIN" simulate --plan plan.json --json
 check "gives the plan's figure" test "$(field step_s "$logs/out")" = "$(field step_s ours.json)"
 expect "simulate on another machine" 0 "on rtx5090$" "$LAZYTRAIN" simulate --plan plan.json --profile rtx5090
+"$LAZYTRAIN" plan --model "$root/configs/qwen2.5-7b.json" --profile h800 --policy resident --batch 1 --seq 64 \
+  --device-memory 300GB --out large.json >/dev/null 2>&1 || true
+expect "a plan that its machine does not hold is said to be one" 0 "large.json does not fit h800 [(]device: [0-9.]+ GB short" \
+  "$LAZYTRAIN" simulate --plan large.json
 expect "simulate in one memory" 0 "on this$" "$LAZYTRAIN" simulate --plan plan.json --profile this
 sed 's/"home": "host"/"home": "device"/' plan.json >edited.json
 expect "an edited plan is simulated like any other" 0 "^predicted" "$LAZYTRAIN" simulate --plan edited.json

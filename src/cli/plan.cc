@@ -191,9 +191,10 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->type_name("N")
       ->check(positive);
   command
-      ->add_option("--policy", args->policy,
-                   "resident, megatrain, zero3-offload, every-layer or lazytrain; auto: lazytrain, and in one memory "
-                   "resident when it fits, else megatrain")
+      ->add_option(
+          "--policy", args->policy,
+          "resident, megatrain, zero3-offload, every-layer, lazytrain-paper or lazytrain; auto: lazytrain, and in one "
+          "memory resident when it fits, else megatrain")
       ->capture_default_str();
   command->add_option("--compute", args->compute, "bf16 or fp32")->capture_default_str();
   command->add_option("--device-memory", args->device_memory, "Budget, such as 8GB or 8GiB");

@@ -1,4 +1,6 @@
 // lazytrain simulate: the step that a plan predicts.
+#include <spdlog/spdlog.h>
+
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -17,12 +19,30 @@ struct SimulateArgs {
   bool json = false;
 };
 
+// A plan is simulated wherever it is asked for, but not without a word where it would not run.
+void warn_of_size(const LoadedPlan& loaded, const std::string& path) {
+  const hw::Profile& machine = loaded.machine;
+  if (machine.one_memory) return;
+  std::string lacks;
+  for (const auto& [tier, has] :
+       {std::pair{plan::Tier::kDevice, machine.device_bytes}, {plan::Tier::kHost, machine.host_bytes}}) {
+    const int64_t needs = loaded.planned.program.tier_bytes[static_cast<size_t>(tier)];
+    if (needs <= has) continue;
+    lacks += fmt::format("{}{}: {} short, {} planned of {} there", lacks.empty() ? "" : "; ", plan::name_of(tier),
+                         format_bytes(needs - has), format_bytes(needs), format_bytes(has));
+  }
+  if (lacks.empty()) return;
+  spdlog::warn("{} does not fit {} ({}): make one that does with `lazytrain plan --profile`", path, machine.name,
+               lacks);
+}
+
 int simulate_command(const SimulateArgs& args) {
   const LoadedPlan loaded = load_plan(args.plan, args.model, args.profile);
   const Planned& planned = loaded.planned;
   if (!args.trace.empty()) plan::write_trace(planned.program, loaded.graph, planned.timeline, args.trace);
   print(args.json, plan::to_json(plan::figures_of(planned.program, loaded.graph, planned.timeline)),
         plan::describe(planned.program, loaded.graph, planned.timeline, loaded.machine, {}, shows_colour()));
+  warn_of_size(loaded, args.plan);
   return 0;
 }
 

@@ -384,10 +384,16 @@ bool has_key(std::string_view name) {
   return std::any_of(keys().begin(), keys().end(), [&](const Key& key) { return key.name == name; });
 }
 
-std::string scalar_text(const YAML::Node& node) {
+// A plain value or a list of them. No key takes a list of lists, and one that names itself (&a [*a]) has no end.
+std::string scalar_text(const YAML::Node& node, const std::string& name, const std::string& where) {
   if (node.IsScalar()) return node.Scalar();
   std::string text = "[";
-  for (const auto& item : node) text += (text.size() > 1 ? ", " : "") + scalar_text(item);
+  for (const auto& item : node) {
+    if (!item.IsScalar()) {
+      throw UsageError("{}: '{}' is a list with something else than plain values in it", where, shown(name));
+    }
+    text += (text.size() > 1 ? ", " : "") + item.Scalar();
+  }
   return text + "]";
 }
 
@@ -405,7 +411,7 @@ void read_node(RunConfig& config, const YAML::Node& node, const std::string& pre
     if (entry.second.IsMap() && depth < 8) {
       read_node(config, entry.second, name + ".", file, depth + 1);
     } else if (entry.second.IsScalar() || entry.second.IsSequence()) {
-      set_key(config, name, scalar_text(entry.second), where);
+      set_key(config, name, scalar_text(entry.second, name, where), where);
     } else if (entry.second.IsNull()) {
       // A key without a value keeps its default and a section may be empty, but it must be one.
       if (keys_of_section(name).empty()) find_key(name, where);

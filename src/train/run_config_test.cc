@@ -85,6 +85,10 @@ TEST_F(RunConfigTest, ErrorsNameFileLineAndKey) {
   EXPECT_THAT(error_of(base() + "device.profile: a\ndevice.like: b\n"), HasSubstr("set one of them"));
   EXPECT_THAT(error_of(base() + "plan.solver: gurobi\n"), HasSubstr("one of auto, highs"));
   EXPECT_THAT(error_of("a: [\n"), HasSubstr("not valid YAML"));
+  // Lists that have no end.
+  EXPECT_THAT(error_of(base() + "a: &x [*x]\n"), HasSubstr("something else than plain values"));
+  EXPECT_THAT(error_of(base() + "optimizer: {betas: &x [*x, 0.9]}\n"), HasSubstr("something else than plain values"));
+  EXPECT_THAT(error_of(base() + "optimizer: &x {betas: *x}\n"), HasSubstr("betas"));
   EXPECT_THAT(error_of("output: o\n"), HasSubstr("model is not set"));
   EXPECT_THAT(error_of(base(), {"steps"}), HasSubstr("key=value"));
   EXPECT_THAT(error_of("model: m\noutput: o\ndata.train: nowhere.jsonl\n"),

@@ -96,7 +96,7 @@ expect "threads that the emulated host takes" 0 'device.threads: 99 asked for' "
 expect "what is emulated is said" 0 '1 s of rtx3090 = ' "$LAZYTRAIN" train run.yaml output=none device.profile=rtx3090 \
   --dry-run "${keys[@]}"
 expect "likeness is said in ratios" 0 'boundary over h2d: ' "$LAZYTRAIN" train run.yaml output=none --dry-run \
-  "device.like=$root/configs/qwen2.5-14b.json@h800-paper@96x1024" "${keys[@]}"
+  "device.like=$root/configs/qwen2.5-14b.json@h800-paper@96x1024" "${keys[@]}" batch=64 micro_batch=8
 expect "what does not fit it speaks of keys" 3 "^  .* [(](batch|micro_batch|seq|optimizer.state|disk.path|device.profile)=" \
   "$LAZYTRAIN" train run.yaml output=none device.profile=rtx3090 device.memory=3MB --dry-run "${keys[@]}"
 check "and of no options of other commands" test "$(grep -c -- ' [(]*--' "$logs/err")" = 0

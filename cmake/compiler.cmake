@@ -4,22 +4,29 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
+# Options of the C++ compiler; the CUDA plugin has its own (src/plugin/CMakeLists.txt).
+function(cxx_options)
+  foreach(option ${ARGN})
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:${option}>)
+  endforeach()
+endfunction()
+
 # What lets ccache look into precompiled headers.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  add_compile_options(-fpch-preprocess)
+  cxx_options(-fpch-preprocess)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+  cxx_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow)
+cxx_options(-Wall -Wextra -Wpedantic -Wshadow)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  add_compile_options(-Wno-restrict)  # GCC 12 sees overlaps in std::string that are none (GCC bug 105651)
+  cxx_options(-Wno-restrict)  # GCC 12 sees overlaps in std::string that are none (GCC bug 105651)
 endif()
 if(LAZYTRAIN_WERROR)
-  add_compile_options(-Werror)
+  cxx_options(-Werror)
 endif()
 # Fused multiply-add only where the code asks for it: the same bits from g++ and clang.
-add_compile_options(-ffp-contract=off)
+cxx_options(-ffp-contract=off)
 
 if(LAZYTRAIN_SANITIZE)
   add_compile_options(-fsanitize=${LAZYTRAIN_SANITIZE} -fno-omit-frame-pointer)

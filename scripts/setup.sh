@@ -125,6 +125,17 @@ solver() {
   echo "setup: unpacked $package $version into $target"
 }
 
+# CUDA is not installed from here: Debian's is older than the plugin needs.
+say_about_cuda() {
+  local nvcc
+  if nvcc=$(command -v nvcc) || nvcc=$(command -v /usr/local/cuda/bin/nvcc); then
+    echo "setup: $nvcc is there: the plugin for CUDA will be built if it is of version 12 or newer"
+  else
+    echo "setup: no nvcc is there: the plugin for CUDA will not be built (docs/cuda.md says what it needs)"
+  fi
+}
+
 install_packages
 solver highs highsbox 1.15.1 '*/purelib/highsbox/highs_dist/include' '*/purelib/highsbox/highs_dist/lib' '*.dist-info'
 solver scip pyscipopt 6.3.0 'pyscipopt.libs/*' '*.dist-info'
+say_about_cuda

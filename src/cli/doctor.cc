@@ -5,12 +5,14 @@
 #include <array>
 #include <filesystem>
 
+#include "base/error.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "hw/machine_info.h"
 #include "hw/profile.h"
 #include "ops/gemm.h"
+#include "runtime/cuda_plugin.h"
 #include "train/planning.h"
 
 namespace lazytrain::cli {
@@ -89,7 +91,28 @@ void report_rest(Report& report) {
   const auto space = std::filesystem::space(".", error);
   const int64_t free = error ? -1 : static_cast<int64_t>(space.available);
   report.add("disk_free", "free disk here", number_or_null(free), size_or(free, "unknown"));
-  report.add("devices", "devices", Json::array({"cpu"}), "cpu (this build has no CUDA device)");
+  report.add("devices", "devices", Json::array({"cpu"}), "cpu");
+}
+
+// The card that could be used, or why there is none.
+void report_cuda(Report& report) {
+  try {
+    const runtime::CudaPlugin& plugin = runtime::load_cuda_plugin();
+    const cuda::DeviceProperties card = plugin.open_card(0)->properties();
+    const std::string libraries = plugin.libraries();
+    report.add("cuda", "CUDA card",
+               {{"name", card.name},
+                {"total_bytes", card.total_bytes},
+                {"free_bytes", card.free_bytes},
+                {"compute_capability", card.compute_capability},
+                {"libraries", libraries}},
+               fmt::format("{}, {} of {} free; {}", card.name, format_bytes(card.free_bytes),
+                           format_bytes(card.total_bytes), libraries));
+    report.notes.emplace_back(
+        "the CUDA device (device.kind: cuda) is written and tested without a card: check its losses against the CPU's");
+  } catch (const Error& error) {
+    report.add("cuda", "CUDA card", nullptr, fmt::format("none: {}", error.what()));
+  }
 }
 
 int doctor(const DoctorArgs& args) {
@@ -98,6 +121,7 @@ int doctor(const DoctorArgs& args) {
   report_cpu(info, report);
   report_memory(info, report);
   report_rest(report);
+  report_cuda(report);
   report.json["notes"] = report.notes;
   std::string text = report.table.text();
   for (const std::string& note : report.notes) text += "note: " + note + "\n";

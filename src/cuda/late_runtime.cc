@@ -46,12 +46,12 @@ class LateRuntime::Queue final : public Stream {
   }
 
  private:
-  // The first task, and before it what it waits for.
+  // The first task, or what it waits for: it stays the first until it may run, for run_early() looks at it too.
   void run_first() {
     if (tasks_.empty()) throw std::logic_error("an event is waited for that no stream will record");
+    if (const Task& first = tasks_.front(); !first.ready()) return run_until(all_, *first.needs, first.record);
     const Task task = std::move(tasks_.front());
     tasks_.pop_front();
-    if (!task.ready()) run_until(all_, *task.needs, task.record);
     try {
       if (task.work) task.work();
     } catch (...) {

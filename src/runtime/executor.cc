@@ -44,6 +44,7 @@ Executor::Executor(const graph::Graph& graph, plan::Program program, TierMemory&
     }
   }
   for (const plan::Instruction& instruction : program_.instructions) bind(instruction);
+  if (options.device) device_ = options.device(graph_, program_, memory_);
   lanes_ = std::make_unique<Lanes>(
       program_, [this](int index) { execute(index); }, options.cores);
 }
@@ -136,7 +137,7 @@ StepResult Executor::run_step(std::span<const ops::Tokens> micro_batches, const 
   micro_batches_ = micro_batches;
   pending_ = update;
   early_ = early;
-  const std::vector<plan::Span>& spans = lanes_->run({});
+  const std::vector<plan::Span>& spans = run_lanes({});
 
   StepResult result;
   for (const ops::LossSum& loss : losses_) {
@@ -167,9 +168,23 @@ StepResult Executor::run_step(std::span<const ops::Tokens> micro_batches, const 
 
 // The update alone, with what it reads and writes on disk.
 void Executor::finish_update(const PendingUpdate& update) {
+  micro_batches_ = {};
   pending_ = &update;
   early_ = nullptr;
-  lanes_->run([this](int index) { return belongs_to_update(program_.instructions[static_cast<size_t>(index)]); });
+  run_lanes([this](int index) { return belongs_to_update(program_.instructions[static_cast<size_t>(index)]); });
+}
+
+const std::vector<plan::Span>& Executor::run_lanes(const std::function<bool(int)>& takes) {
+  if (device_ == nullptr) return lanes_->run(takes);
+  device_->begin(micro_batches_, pending_, early_);
+  try {
+    spans_ = lanes_->run(takes);
+  } catch (...) {
+    device_->abandon();
+    throw;
+  }
+  device_->end({losses_, sums_, spans_});
+  return spans_;
 }
 
 bool Executor::is_early(const plan::Instruction& instruction) const {
@@ -198,6 +213,14 @@ void Executor::held(int index, const std::function<void()>& work) {
 
 void Executor::execute(int index) {
   const plan::Instruction& instruction = program_.instructions[static_cast<size_t>(index)];
+  if (device_ != nullptr) {
+    if (device_->takes(instruction.lane)) {
+      return device_->issue(index, bindings_[static_cast<size_t>(index)], scratch_[static_cast<size_t>(index)]);
+    }
+    for (const int earlier : instruction.after) {
+      if (device_->takes(program_.instructions[static_cast<size_t>(earlier)].lane)) device_->wait_for(earlier);
+    }
+  }
   switch (instruction.action) {
     case plan::Action::kCompute:
       return compute(instruction);

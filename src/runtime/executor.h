@@ -13,6 +13,7 @@
 #include "optim/grad_norm.h"
 #include "plan/program.h"
 #include "plan/timeline.h"
+#include "runtime/device.h"
 #include "runtime/lanes.h"
 #include "runtime/throttle.h"
 #include "runtime/tier_memory.h"
@@ -48,6 +49,7 @@ struct ExecutorOptions {
   ThreadPool* host_pool = nullptr;
   LaneCores cores;
   const LaneRates* rates = nullptr;  // of an emulated machine; null: as fast as this one is
+  DeviceMaker device = {};           // of what runs the device's lanes; empty: their threads, with the CPU's kernels
 };
 
 class Executor {
@@ -87,6 +89,7 @@ class Executor {
   ThreadPool& pool_of(plan::Lane lane) const;
   void paced(plan::Lane lane, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& copy);
 
+  const std::vector<plan::Span>& run_lanes(const std::function<bool(int)>& takes);
   void held(int instruction, const std::function<void()>& work);
   void execute(int instruction);
   void compute(const plan::Instruction& instruction);
@@ -120,6 +123,8 @@ class Executor {
   const PendingUpdate* early_ = nullptr;
   std::vector<ops::LossSum> losses_;                   // by micro-batch
   std::vector<std::vector<optim::GradientSum>> sums_;  // by unit, parameter
+  std::vector<plan::Span> spans_;                      // with those of the device
+  std::unique_ptr<Device> device_;                     // null: none
   std::unique_ptr<Lanes> lanes_;                       // last: its threads use all of the above
 };
 

@@ -4,17 +4,12 @@
 
 #include "base/arith.h"
 #include "runtime/executor.h"
+#include "runtime/instruction_uses.h"
 
 namespace lazytrain::runtime {
 namespace {
 
 constexpr int64_t kGrain = 1 << 16;  // bytes a part of a copy at least
-
-const plan::Use* use_of(const plan::Instruction& instruction, plan::Role role) {
-  const auto it = std::find_if(instruction.uses.begin(), instruction.uses.end(),
-                               [&](const plan::Use& use) { return use.role == role; });
-  return it == instruction.uses.end() ? nullptr : &*it;
-}
 
 void merge(const std::byte* hi, const std::byte* lo, std::byte* out, int64_t begin, int64_t end) {
   const auto* high = reinterpret_cast<const bf16*>(hi);
@@ -54,9 +49,7 @@ void Executor::move(const plan::Instruction& instruction) {
   const plan::Use& target = *use_of(instruction, plan::Role::kTarget);
   const std::byte* from = address(source);
   std::byte* to = address(target);
-  const bool rounds = buffer(source).purpose == plan::Purpose::kGradientAccumulators &&
-                      buffer(target).purpose == plan::Purpose::kGradients && program_.gradient == DType::kBF16;
-  if (!rounds) {
+  if (!rounds_gradient(program_, buffer(source), buffer(target))) {
     const int64_t bytes = std::min(buffer(source).bytes, buffer(target).bytes);
     paced(instruction.lane, bytes,
           [&](int64_t begin, int64_t end) { std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin)); });

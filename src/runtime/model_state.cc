@@ -229,6 +229,10 @@ void ModelState::each_segment(int unit, int parameter, StateArray array, int64_t
   if (open.bytes > 0) f(open);
 }
 
+bool ModelState::on_own_device(plan::Tier tier) const {
+  return tier == plan::Tier::kDevice && memory_.own_device() != nullptr;
+}
+
 void ModelState::read(int unit, int parameter, StateArray array, int64_t first, std::span<std::byte> to) const {
   std::span<std::byte> rest = to;
   const int64_t count = elements_in(std::ssize(to), element_bytes(unit, parameter, array));
@@ -236,6 +240,8 @@ void ModelState::read(int unit, int parameter, StateArray array, int64_t first, 
     const auto part = rest.first(static_cast<size_t>(segment.bytes));
     if (segment.tier == plan::Tier::kDisk) {
       disk_->read(segment.offset, part);
+    } else if (on_own_device(segment.tier)) {
+      memory_.own_device()->read(segment.offset, part);
     } else {
       std::memcpy(part.data(), memory_.at(segment.tier, segment.offset), part.size());
     }
@@ -250,6 +256,8 @@ void ModelState::write(int unit, int parameter, StateArray array, int64_t first,
     const auto part = rest.first(static_cast<size_t>(segment.bytes));
     if (segment.tier == plan::Tier::kDisk) {
       disk_->write(segment.offset, part);
+    } else if (on_own_device(segment.tier)) {
+      memory_.own_device()->write(segment.offset, part);
     } else {
       std::memcpy(memory_.at(segment.tier, segment.offset), part.data(), part.size());
     }
@@ -262,6 +270,13 @@ void ModelState::visit(int unit, int parameter, StateArray array,
   each_segment(unit, parameter, array, 0, elements(unit, parameter, array), [&](const Segment& segment) {
     if (segment.tier == plan::Tier::kDisk) {
       disk_->visit(segment.offset, segment.bytes, f);
+    } else if (on_own_device(segment.tier)) {
+      std::vector<std::byte> some(static_cast<size_t>(std::min(4 * kPiece, segment.bytes)));
+      for (int64_t done = 0; done < segment.bytes; done += std::ssize(some)) {
+        const auto part = std::span(some).first(static_cast<size_t>(std::min(std::ssize(some), segment.bytes - done)));
+        memory_.own_device()->read(segment.offset + done, part);
+        f(part);
+      }
     } else {
       f({memory_.at(segment.tier, segment.offset), static_cast<size_t>(segment.bytes)});
     }
@@ -292,7 +307,8 @@ std::byte* ModelState::in_place(int unit, int parameter, StateArray array) const
   std::byte* at = nullptr;
   int segments = 0;
   each_segment(unit, parameter, array, 0, elements(unit, parameter, array), [&](const Segment& segment) {
-    if (segment.tier != plan::Tier::kDisk && segments == 0) at = memory_.at(segment.tier, segment.offset);
+    const bool addressable = segment.tier != plan::Tier::kDisk && !on_own_device(segment.tier);
+    if (addressable && segments == 0) at = memory_.at(segment.tier, segment.offset);
     ++segments;
   });
   return segments == 1 ? at : nullptr;

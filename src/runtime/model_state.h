@@ -99,6 +99,7 @@ class ModelState {
   Storage storage_of(int unit, int parameter) const;  // a tied parameter is the embedding's
   Part part_in(const Storage& storage, StateArray array, size_t piece) const;
   void lay_out_moments();
+  bool on_own_device(plan::Tier tier) const;
   void check_places() const;
   // Calls f(segment) for the ranges of a tier in which elements [first, first + count) lie, in their order; what is
   // contiguous is one.

@@ -28,9 +28,10 @@ struct Record {
 // Three steps on different batches, the updates of the first two chased by the next forward
 // or done in backward as the policy says, then a last update.
 inline Record record(const graph::Graph& graph, plan::Program program, ThreadPool& pool,
-                     const DiskOptions* disk = nullptr, const ExecutorOptions& options = {}) {
+                     const DiskOptions* disk = nullptr, const ExecutorOptions& options = {},
+                     std::unique_ptr<DeviceMemory> device = nullptr) {
   const plan::Policy policy = program.policy;
-  Running run(graph, std::move(program), pool, disk, options);
+  Running run(graph, std::move(program), pool, disk, options, std::move(device));
   randomize(graph, run.state, 11);
   Record record;
   for (int64_t step = 0; step < 3; ++step) {

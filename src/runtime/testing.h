@@ -180,8 +180,8 @@ inline plan::Program compiled(const graph::Graph& graph, const plan::Policy& pol
 // A program's memory, its state, and what runs it.
 struct Running {
   Running(const graph::Graph& graph, plan::Program program, ThreadPool& pool, const DiskOptions* disk = nullptr,
-          const ExecutorOptions& options = {})
-      : memory(TierMemory::of(program, disk)),
+          const ExecutorOptions& options = {}, std::unique_ptr<DeviceMemory> device = nullptr)
+      : memory(TierMemory::of(program, disk, std::move(device))),
         state(graph, program.gradient, program.state, memory, program.moments),
         executor(graph, std::move(program), memory, pool, options) {}
 

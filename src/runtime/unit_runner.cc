@@ -18,7 +18,7 @@ const ops::CpuOp* cpu_kernels(const graph::OpKind& kind) { return dynamic_cast<c
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 TensorView located(const graph::Unit& unit, graph::ValueId id, const graph::Location& location,
-                   const UnitBinding& binding, const ops::CpuContext& context) {
+                   const UnitBinding& binding, DType activation, int64_t tokens) {
   std::byte* base = nullptr;
   switch (location.place) {
     case graph::Place::kNowhere:
@@ -40,27 +40,39 @@ TensorView located(const graph::Unit& unit, graph::ValueId id, const graph::Loca
       break;
   }
   const graph::ValueSpec& spec = unit.values[static_cast<size_t>(id)];
-  return dense(base + location.offset, graph::dtype_of(spec.element, context.activation), context.tokens->count,
-               spec.width);
+  return dense(base + location.offset, graph::dtype_of(spec.element, activation), tokens, spec.width);
 }
+
+class CpuCalls final : public OpCalls {
+ public:
+  explicit CpuCalls(const ops::CpuContext& context) : context_(context) {}
+  void forward(const graph::OpKind& kind, const ops::ForwardArgs& args) const override {
+    cpu_kernels(kind)->forward(context_, args);
+  }
+  void backward(const graph::OpKind& kind, const ops::BackwardArgs& args) const override {
+    cpu_kernels(kind)->backward(context_, args);
+  }
+
+ private:
+  const ops::CpuContext& context_;
+};
 
 class StepRunner {
  public:
-  StepRunner(const graph::Unit& unit, const graph::Pass& pass, const UnitBinding& binding,
-             const ops::CpuContext& context)
-      : unit_(unit), pass_(pass), binding_(binding), context_(context) {}
+  StepRunner(const graph::Unit& unit, const graph::Pass& pass, const UnitBinding& binding, DType activation,
+             int64_t tokens, const OpCalls& calls)
+      : unit_(unit), pass_(pass), binding_(binding), activation_(activation), tokens_(tokens), calls_(calls) {}
 
   void run(const graph::Step& step) {
     const graph::Op& op = unit_.ops[static_cast<size_t>(step.op)];
-    const ops::CpuOp& kernels = *cpu_kernels(*op.kind);
     Views in{}, out{}, param{};
     for (size_t i = 0; i < op.params.size(); ++i) param[i] = binding_.params[static_cast<size_t>(op.params[i])];
     const std::span params(param.data(), op.params.size());
     if (!step.backward) {
       for (size_t i = 0; i < op.inputs.size(); ++i) in[i] = value(op.inputs[i]);
       for (size_t i = 0; i < op.outputs.size(); ++i) out[i] = value(op.outputs[i]);
-      kernels.forward(context_,
-                      {std::span(in.data(), op.inputs.size()), params, std::span(out.data(), op.outputs.size())});
+      calls_.forward(*op.kind,
+                     {std::span(in.data(), op.inputs.size()), params, std::span(out.data(), op.outputs.size())});
       return;
     }
     const graph::Reads reads = op.kind->backward_reads();
@@ -77,14 +89,14 @@ class StepRunner {
       param_grad[i] = binding_.param_grads[static_cast<size_t>(op.params[i])];
       add_param[i] = binding_.add_param_grads[static_cast<size_t>(op.params[i])];
     }
-    kernels.backward(context_, {.in = std::span(in.data(), op.inputs.size()),
-                                .param = params,
-                                .out = std::span(out.data(), op.outputs.size()),
-                                .out_grad = std::span(out_grad.data(), op.outputs.size()),
-                                .in_grad = std::span(in_grad.data(), op.inputs.size()),
-                                .add_in_grad = std::span(add_in.data(), op.inputs.size()),
-                                .param_grad = std::span(param_grad.data(), op.params.size()),
-                                .add_param_grad = std::span(add_param.data(), op.params.size())});
+    calls_.backward(*op.kind, {.in = std::span(in.data(), op.inputs.size()),
+                               .param = params,
+                               .out = std::span(out.data(), op.outputs.size()),
+                               .out_grad = std::span(out_grad.data(), op.outputs.size()),
+                               .in_grad = std::span(in_grad.data(), op.inputs.size()),
+                               .add_in_grad = std::span(add_in.data(), op.inputs.size()),
+                               .param_grad = std::span(param_grad.data(), op.params.size()),
+                               .add_param_grad = std::span(add_param.data(), op.params.size())});
   }
 
  private:
@@ -92,13 +104,15 @@ class StepRunner {
   TensorView gradient(graph::ValueId id) const { return view(id, pass_.gradients[static_cast<size_t>(id)]); }
 
   TensorView view(graph::ValueId id, const graph::Location& location) const {
-    return located(unit_, id, location, binding_, context_);
+    return located(unit_, id, location, binding_, activation_, tokens_);
   }
 
   const graph::Unit& unit_;
   const graph::Pass& pass_;
   const UnitBinding& binding_;
-  const ops::CpuContext& context_;
+  DType activation_;
+  int64_t tokens_;
+  const OpCalls& calls_;
 };
 
 void account(OpProfile& profile, const graph::OpKind& kind, bool backward, const ops::Tokens& tokens, double seconds) {
@@ -119,7 +133,7 @@ TensorView parameter_view(const graph::Parameter& parameter, void* data, DType d
 
 TensorView value_view(const graph::Unit& unit, const graph::Pass& pass, graph::ValueId id, const UnitBinding& binding,
                       const ops::CpuContext& context) {
-  return located(unit, id, pass.values[static_cast<size_t>(id)], binding, context);
+  return located(unit, id, pass.values[static_cast<size_t>(id)], binding, context.activation, context.tokens->count);
 }
 
 void require_cpu_kernels(const graph::Graph& graph) {
@@ -138,8 +152,15 @@ void require_cpu_kernels(const graph::Graph& graph) {
 }
 
 void run_steps(const graph::Unit& unit, const graph::Pass& pass, int first, int last, const UnitBinding& binding,
+               DType activation, int64_t tokens, const OpCalls& calls) {
+  StepRunner runner(unit, pass, binding, activation, tokens, calls);
+  for (int s = first; s < last; ++s) runner.run(pass.steps[static_cast<size_t>(s)]);
+}
+
+void run_steps(const graph::Unit& unit, const graph::Pass& pass, int first, int last, const UnitBinding& binding,
                const ops::CpuContext& context, OpProfile* profile) {
-  StepRunner runner(unit, pass, binding, context);
+  const CpuCalls calls(context);
+  StepRunner runner(unit, pass, binding, context.activation, context.tokens->count, calls);
   for (int s = first; s < last; ++s) {
     const graph::Step& step = pass.steps[static_cast<size_t>(s)];
     const double start = now_s();

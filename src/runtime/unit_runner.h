@@ -44,7 +44,19 @@ TensorView value_view(const graph::Unit& unit, const graph::Pass& pass, graph::V
 // Throws UsageError naming the first op that has no CPU kernel: a family that can be planned and not trained.
 void require_cpu_kernels(const graph::Graph& graph);
 
-// Runs steps [first, last) of `pass`. context.tokens->count rows of every value are live. `dims` is for the profile.
+// Who runs the kernels of an op.
+class OpCalls {
+ public:
+  virtual ~OpCalls() = default;
+  virtual void forward(const graph::OpKind& kind, const ops::ForwardArgs& args) const = 0;
+  virtual void backward(const graph::OpKind& kind, const ops::BackwardArgs& args) const = 0;
+};
+
+// Runs steps [first, last) of `pass` with kernels of any device; `tokens` rows of every value are live.
+void run_steps(const graph::Unit& unit, const graph::Pass& pass, int first, int last, const UnitBinding& binding,
+               DType activation, int64_t tokens, const OpCalls& calls);
+
+// The same with the CPU's. context.tokens->count rows of every value are live.
 void run_steps(const graph::Unit& unit, const graph::Pass& pass, int first, int last, const UnitBinding& binding,
                const ops::CpuContext& context, OpProfile* profile);
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "hw/emulation.h"
 #include "model/family.h"
 #include "plan/describe.h"
@@ -30,7 +31,10 @@
 namespace lazytrain::train {
 namespace {
 
-bool emulates(const RunConfig& config) { return !config.device.profile.empty() || !config.device.like.empty(); }
+bool on_cuda(const RunConfig& config) { return config.device.kind == "cuda"; }
+bool emulates(const RunConfig& config) {
+  return !on_cuda(config) && (!config.device.profile.empty() || !config.device.like.empty());
+}
 
 // The cores that this process may run on.
 std::vector<int> own_cores() {
@@ -94,6 +98,7 @@ class Planning {
       : config_(config), graph_(graph), shape_{config.batch, config.micro_batch, config.seq}, threads_(pool.threads()) {
     run_.machine = runtime::measure_this_machine(pool, config.compute, !emulates(config));
     if (emulates(config)) emulate();
+    if (on_cuda(config)) open_card();
     add_disk();
     set_budgets();
   }
@@ -137,6 +142,22 @@ class Planning {
     }
     emulated_disk_bytes_ = run_.machine.disk_bytes;
     run_.rates = runtime::LaneRates{run_.machine.links, {}};
+  }
+
+  // The rates of the machine named; the memory that card and host have.
+  void open_card() {
+    run_.card = runtime::CudaCard::open();
+    const int64_t host_bytes = hw::available_memory();
+    const cuda::DeviceProperties card = run_.card->runtime().properties();
+    run_.machine = hw::find_profile(config_.device.profile);
+    if (run_.machine.one_memory) {
+      throw UsageError("device.profile: {} is no machine with a card: its device and host are one memory",
+                       shown(config_.device.profile));
+    }
+    run_.machine.device_bytes = std::max<int64_t>(card.free_bytes - kCardReserve, 0);
+    run_.machine.host_bytes = host_bytes;
+    run_.emulation = fmt::format("{}, {} of {} free, planned with the rates of {}", card.name,
+                                 format_bytes(card.free_bytes), format_bytes(card.total_bytes), run_.machine.name);
   }
 
   // The disk tier is the folder that the run names, whatever machine is emulated: an emulated one has its rates.
@@ -189,11 +210,13 @@ class Planning {
   }
 
   plan::CompileOptions options() const {
-    return {.compute = config_.compute,
-            .machine = &run_.machine,
-            .scratch_bytes = [threads = threads_](const graph::OpKind& kind, const graph::Dims& dims) {
-              return runtime::Executor::scratch_bytes(kind, dims, threads);
-            }};
+    return {
+        .compute = config_.compute,
+        .machine = &run_.machine,
+        .scratch_bytes = [threads = threads_, card = run_.card](const graph::OpKind& kind, const graph::Dims& dims) {
+          return card ? card->scratch_bytes(kind, dims, threads)
+                      : runtime::Executor::scratch_bytes(kind, dims, threads);
+        }};
   }
 
   void take(const plan::Policy& policy) { run_.program = compile_sound(graph_, policy, options()); }
@@ -312,6 +335,8 @@ class Planning {
     }
   }
 
+  // Of a card's free memory, for tokens and results of a step and for what libraries take at their first call.
+  static constexpr int64_t kCardReserve = int64_t{256} << 20;
   static constexpr int64_t kDiskProbeBytes = int64_t{256} << 20;
   // The program, its libraries, samples and staging: 45 to 60 MB were measured beside plans of 0.2 to 2 GB.
   static constexpr int64_t kProcessBytes = int64_t{64} << 20;

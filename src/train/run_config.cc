@@ -202,9 +202,10 @@ const std::vector<Key>& keys() {
        },
        [](const C& c) { return std::string(c.compute == DType::kBF16 ? "bf16" : "fp32"); }},
       choice_key(
-          "device.kind", "cpu", true, {"cpu"}, [](C & c) -> auto& { return c.device.kind; }),
+          "device.kind", "cpu, or cuda: the first card", true, {"cpu", "cuda"},
+          [](C & c) -> auto& { return c.device.kind; }),
       text_key(
-          "device.profile", "machine to emulate, scaled to this one's compute", true,
+          "device.profile", "machine to emulate; on cuda: the one to plan for", true,
           [](C & c) -> auto& { return c.device.profile; }),
       text_key(
           "device.like", "CONFIG@PROFILE@BATCHxSEQ: emulate by similarity", true,
@@ -436,6 +437,17 @@ void check(const RunConfig& config) {
   }
   if (!config.device.profile.empty() && !config.device.like.empty()) {
     throw UsageError("device.profile and device.like are both set: set one of them");
+  }
+  if (config.device.kind == "cuda") {
+    if (config.device.profile.empty() || !config.device.like.empty()) {
+      throw UsageError(
+          "device.kind: cuda needs device.profile, the machine that is most like this one (such as h100-sxm; "
+          "`lazytrain "
+          "plan --help` lists them), and no device.like");
+    }
+    if (config.compute == DType::kF32) {
+      throw UsageError("compute: fp32 is not available on CUDA; use compute: bf16, or device.kind: cpu");
+    }
   }
   if (config.disk.path.empty() && (config.disk.memory > 0 || config.disk.verify)) {
     throw UsageError("{} is set, disk.path is not: name the folder for the disk tier",

@@ -71,12 +71,15 @@ class Trainer {
         data_(config, config.data.train, config.data.pack, config.data.shuffle, graph, pool),
         total_steps_(steps_of(config, data_.rows())),
         host_pool_(std::max(1, workers.host)),
-        memory_(runtime::TierMemory::of(planned.program, planned.disk ? &*planned.disk : nullptr)),
+        card_(planned.card),
+        memory_(runtime::TierMemory::of(planned.program, planned.disk ? &*planned.disk : nullptr,
+                                        card_ ? card_->memory_of(planned.program) : nullptr)),
         state_(graph, planned.program.gradient, planned.program.state, memory_, planned.program.moments),
         executor_(graph, std::move(planned.program), memory_, pool,
                   {.host_pool = workers.host > 0 ? &host_pool_ : nullptr,
                    .cores = workers.cores,
-                   .rates = planned.rates ? &*planned.rates : nullptr}),
+                   .rates = planned.rates ? &*planned.rates : nullptr,
+                   .device = card_ ? card_->device() : runtime::DeviceMaker()}),
         checkpoints_(config.output / "checkpoints") {
     report_data(config.data.train, data_);
     if (!config.data.eval.empty()) {
@@ -339,6 +342,7 @@ class Trainer {
   std::optional<DataSource> eval_data_;
   int64_t total_steps_;
   ThreadPool host_pool_;
+  std::shared_ptr<runtime::CudaCard> card_;  // null: the CPU computes
   runtime::TierMemory memory_;
   runtime::ModelState state_;
   runtime::Executor executor_;

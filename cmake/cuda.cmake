@@ -1,0 +1,38 @@
+# Whether the plugin for CUDA is built: LAZYTRAIN_CUDA says AUTO (where nvcc is found and works), ON or OFF.
+set(LAZYTRAIN_CUDA AUTO CACHE STRING "Build the plugin for CUDA: AUTO (where nvcc is), ON or OFF")
+set_property(CACHE LAZYTRAIN_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(LAZYTRAIN_CUDA_ARCHITECTURES "80-real;86-real;89-real;90" CACHE STRING
+  "What the plugin is compiled for: code for these, and PTX of the last for newer cards")
+
+set(lazytrain_builds_cuda OFF)
+if(LAZYTRAIN_CUDA STREQUAL "AUTO" AND (LAZYTRAIN_SANITIZE OR LAZYTRAIN_FUZZ))
+  return()  # the plugin has nothing that they could check
+endif()
+if(LAZYTRAIN_CUDA STREQUAL "AUTO" OR LAZYTRAIN_CUDA)
+  find_program(LAZYTRAIN_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin PATHS /usr/local/cuda/bin)
+  if(LAZYTRAIN_NVCC)
+    set(CMAKE_CUDA_COMPILER ${LAZYTRAIN_NVCC})
+    set(CMAKE_CUDA_ARCHITECTURES ${LAZYTRAIN_CUDA_ARCHITECTURES})
+    include(CheckLanguage)
+    check_language(CUDA)
+  endif()
+  if(LAZYTRAIN_NVCC AND CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it of nvcc
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+    find_package(CUDAToolkit 12 QUIET)
+    if(CCACHE)
+      set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+    endif()
+  endif()
+  if(CUDAToolkit_FOUND)
+    set(lazytrain_builds_cuda ON)
+  elseif(LAZYTRAIN_CUDA STREQUAL "AUTO")
+    message(STATUS "The plugin for CUDA is not built: no CUDA toolkit of version 12 or newer with a working nvcc")
+  else()
+    message(FATAL_ERROR "LAZYTRAIN_CUDA is ON, and no CUDA toolkit of version 12 or newer with a working nvcc is found. "
+      "Install one, or say where it is with CUDA_HOME.")
+  endif()
+endif()

@@ -49,8 +49,10 @@ Json to_json(const StepMetrics& m) {
     if (m.busy_s[lane] > 0) lanes[std::string(plan::kLaneNames[lane])] = {{"busy_s", m.busy_s[lane]}};
   }
   json["lanes"] = std::move(lanes);
+  json["predicted"] = {{"step_s", m.predicted_step_s}, {"exposed_s", m.predicted_exposed_s}};
   if (m.skipped) json["skipped"] = true;
   if (m.eval_loss) json["eval_loss"] = finite_or_null(*m.eval_loss);
+  if (m.replan.is_object()) json["replan"] = m.replan;
   return json;
 }
 

@@ -28,6 +28,9 @@ struct StepMetrics {
   int64_t peak_disk_bytes = 0;
   bool skipped = false;  // its gradient was not finite
   std::optional<double> eval_loss;
+  double predicted_step_s = 0;  // of the plan that ran it
+  double predicted_exposed_s = 0;
+  Json replan;  // what was done about the plan behind this step; null: nothing
 };
 Json to_json(const StepMetrics& metrics);
 

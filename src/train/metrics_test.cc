@@ -50,6 +50,19 @@ StepMetrics line(int64_t step, double loss) {
   return metrics;
 }
 
+TEST(Metrics, WhatIsDoneAboutThePlanStandsInTheLineOfItsStep) {
+  StepMetrics metrics = line(3, 1.0);
+  metrics.predicted_step_s = 0.5;
+  metrics.predicted_exposed_s = 0.25;
+  EXPECT_FALSE(to_json(metrics).contains("replan"));
+  EXPECT_EQ(to_json(metrics)["predicted"]["exposed_s"], 0.25);
+  metrics.replan = {{"action", "changed"}, {"policy", "lazytrain"}};
+  const Json json = to_json(metrics);
+  EXPECT_EQ(json["step"], 3);
+  EXPECT_EQ(json["replan"]["action"], "changed");
+  EXPECT_EQ(json["replan"]["policy"], "lazytrain");
+}
+
 TEST(Metrics, ResumingDropsTheLinesBehindTheCheckpointAndATornOne) {
   const Folder folder;
   {

@@ -98,6 +98,17 @@ class Planning {
     set_budgets();
   }
 
+  // Again, for the machine and budgets of `run`.
+  Planning(const RunConfig& config, const graph::Graph& graph, const PlannedRun& run, int threads,
+           const plan::Measurements& measured, std::stop_token stop)
+      : config_(config),
+        graph_(graph),
+        shape_{config.batch, config.micro_batch, config.seq},
+        threads_(threads),
+        run_(run),
+        measured_(&measured),
+        stop_(std::move(stop)) {}
+
   PlannedRun run() {
     if (is_file(config_.plan.policy)) {
       take_file();
@@ -107,16 +118,41 @@ class Planning {
       choose_on_tiers();
     }
     check_budgets();
-    const plan::CostTable costs(graph_, run_.program, run_.machine);
-    for (size_t i = 0; run_.rates && i < run_.program.instructions.size(); ++i) {
-      run_.rates->host_seconds.push_back(costs.seconds(static_cast<int>(i)));
+    return finished();
+  }
+
+  std::optional<PlannedRun> run_again() {
+    run_.program = {};
+    if (run_.machine.one_memory) {
+      choose_in_one_memory();
+    } else {
+      plan::PlanningTask task = tiers_task();
+      auto step = plan::find_step_with_disk(task, solve_options(), false);
+      if (step) run_.program = std::move(step->program);
     }
-    run_.predicted = plan::simulate(run_.program, costs);
+    const bool found = !run_.program.instructions.empty() && plan::fits(run_.program, run_.budgets);
+    if (stop_.stop_requested() || !found) return std::nullopt;
+    return finished();
+  }
+
+ private:
+  // What the emulated machine's host takes is what its profile says, whatever was measured.
+  PlannedRun finished() {
+    const plan::CostTable analytic(graph_, run_.program, run_.machine);
+    if (run_.rates) run_.rates->host_seconds.clear();
+    for (size_t i = 0; run_.rates && i < run_.program.instructions.size(); ++i) {
+      run_.rates->host_seconds.push_back(analytic.seconds(static_cast<int>(i)));
+    }
+    run_.predicted = plan::simulate(run_.program, costs(run_.program));
     run_.program.policy.predicted_step_s = run_.predicted.step_s;
     return std::move(run_);
   }
 
- private:
+  plan::CostTable costs(const plan::Program& program) const {
+    plan::CostTable analytic(graph_, program, run_.machine);
+    return measured_ ? plan::CostTable::measured(graph_, program, analytic, *measured_) : analytic;
+  }
+
   void emulate() {
     const hw::Profile& here = here_ = run_.machine;
     if (!config_.device.profile.empty()) {
@@ -242,12 +278,13 @@ class Planning {
     double best = 0;
     int64_t least = 0;
     for (const plan::Policy& policy : policies) {
+      if (stop_.stop_requested()) return;
       plan::Program program = compile_sound(graph_, with_state(policy), options());
       const int64_t bytes = program.tier_bytes[0] + program.tier_bytes[1];
       const bool fits = plan::fits(program, run_.budgets);
       if (!fits && (best > 0 || (least > 0 && bytes >= least))) continue;
       least = bytes;
-      const double seconds = plan::simulate(program, plan::CostTable(graph_, program, run_.machine)).step_s;
+      const double seconds = plan::simulate(program, costs(program)).step_s;
       if (fits && best > 0 && seconds >= best) continue;
       run_.program = std::move(program);
       if (fits) best = seconds;
@@ -285,23 +322,32 @@ class Planning {
                          machine.disk_bytes);
   }
 
+  plan::PlanningTask tiers_task() const {
+    return {.graph = graph_,
+            .machine = run_.machine,
+            .shape = shape_,
+            .compute = config_.compute,
+            .optimizer_state = config_.optimizer.state,
+            .scratch_bytes = options().scratch_bytes,
+            .budget = plan::tier_gb(run_.budgets.device, run_.budgets.host - run_.budgets.besides(), 0),
+            .measured = measured_};
+  }
+
+  plan::SolveOptions solve_options() const {
+    return {.solver = config_.plan.solver == "auto" ? "" : config_.plan.solver,
+            .time_limit_s = config_.plan.time_limit_s,
+            .gap = config_.plan.gap,
+            .stop = stop_};
+  }
+
   void choose_on_tiers() {
-    plan::PlanningTask task{
-        .graph = graph_,
-        .machine = run_.machine,
-        .shape = shape_,
-        .compute = config_.compute,
-        .optimizer_state = config_.optimizer.state,
-        .scratch_bytes = options().scratch_bytes,
-        .budget = plan::tier_gb(run_.budgets.device, run_.budgets.host - run_.budgets.besides(), 0)};
+    plan::PlanningTask task = tiers_task();
     task.settings = plan::Settings::kKeys;
     task.other_machines = [this] { return other_machines(); };
     task.with_disk = [this] { return with_disk(); };
     const bool planner = config_.plan.policy == "auto" || config_.plan.policy == "lazytrain";
     if (planner) {
-      const std::string solver = config_.plan.solver == "auto" ? "" : config_.plan.solver;
-      const plan::SolveOptions solve{solver, config_.plan.time_limit_s, config_.plan.gap};
-      run_.program = plan::plan_step_with_disk(task, solve, false).program;
+      run_.program = plan::plan_step_with_disk(task, solve_options(), false).program;
       return;
     }
     task.budget.disk = static_cast<double>(run_.budgets.disk) / 1e9;
@@ -328,6 +374,8 @@ class Planning {
   std::string target_;  // that machine, by device.profile
   int64_t emulated_disk_bytes_ = 0;
   std::optional<plan::MachineFacts> file_made_for_;  // of plan.policy, where it is a file
+  const plan::Measurements* measured_ = nullptr;     // null: the analytic costs
+  std::stop_token stop_;
 };
 
 }  // namespace
@@ -335,6 +383,13 @@ class Planning {
 PlannedRun plan_run(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool) {
   return Planning(config, graph, pool).run();
 }
+
+std::optional<PlannedRun> plan_again(const RunConfig& config, const graph::Graph& graph, const PlannedRun& run,
+                                     int threads, const plan::Measurements& measured, std::stop_token stop) {
+  return Planning(config, graph, run, threads, measured, std::move(stop)).run_again();
+}
+
+bool chooses_plan(const RunConfig& config) { return config.plan.policy == "auto"; }
 
 std::string describe(const PlannedRun& run, const graph::Graph& graph) {
   const std::string plan = plan::describe(run.program, graph, run.predicted, run.machine, run.budgets);

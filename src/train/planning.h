@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "graph/graph.h"
 #include "hw/profile.h"
 #include "plan/budget.h"
+#include "plan/measured.h"
 #include "plan/program.h"
 #include "plan/timeline.h"
 #include "runtime/disk_store.h"
@@ -43,6 +45,14 @@ struct PlannedRun {
 // plan.json. `pool` has the threads that will compute. Throws UsageError (a plan of another model, machine or shape),
 // InputError or Infeasible.
 PlannedRun plan_run(const RunConfig& config, const graph::Graph& graph, ThreadPool& pool);
+
+// The same for a run that goes on: the machine and budgets of `run`, whose program does not matter, and the times that
+// steps took; the micro-batch stays. Empty when nothing was found or `stop` was asked for. Throws what plan_run throws.
+std::optional<PlannedRun> plan_again(const RunConfig& config, const graph::Graph& graph, const PlannedRun& run,
+                                     int threads, const plan::Measurements& measured, std::stop_token stop);
+
+// True when the program chose the plan and may choose another: plan.policy `auto`.
+bool chooses_plan(const RunConfig& config);
 
 // What a person sees of it: placement, memory by tier and purpose, predicted step time.
 std::string describe(const PlannedRun& run, const graph::Graph& graph);

@@ -234,6 +234,9 @@ const std::vector<Key>& keys() {
       plan_key(
           "plan.gap", "proven distance from the best plan at which the solver stops", 0, 1,
           [](C & c) -> auto& { return c.plan.gap; }),
+      bool_key(
+          "plan.replan", "plan again between steps when they do not take what was predicted", false,
+          [](C & c) -> auto& { return c.plan.replan; }),
       {"optimizer.state", "fp32, 8bit, 8bit:BLOCK or hybrid:FRACTION; +embedding, -head", true,
        [](C& c, const std::string& v) {
          try {

@@ -49,6 +49,7 @@ struct RunConfig {
     std::string solver = "auto";
     double time_limit_s = 10;
     double gap = 0.005;
+    bool replan = true;  // again between steps, where times are not those that the plan was made with
   } plan;
   struct Optimizer {
     std::string state = "fp32";

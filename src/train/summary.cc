@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 #include "base/units.h"
 #include "train/wording.h"
@@ -12,32 +10,18 @@
 namespace lazytrain::train {
 namespace {
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-double median_of(const std::vector<plan::LaneSummary>& steps,
-                 const std::function<double(const plan::LaneSummary&)>& f) {
-  std::vector<double> values;
-  for (const plan::LaneSummary& step : steps) values.push_back(f(step));
-  return median(std::move(values));
-}
-
 // Each lane's share of a step, as it was and as it was predicted, where there is more than compute.
 void say_lanes(const RunSummary& s, double step_s) {
   const plan::LaneSummary predicted = plan::summarize(s.program, s.predicted);
   const auto share = [](double part, double whole) { return 100 * part / std::max(whole, 1e-9); };
   say("lanes: {:<18}{:>10}  {:>7}  {:>9}\n", "", "busy", "of step", "predicted");
   for (size_t lane = 0; lane < predicted.busy_s.size(); ++lane) {
-    const double busy = median_of(s.lanes, [&](const plan::LaneSummary& l) { return l.busy_s[lane]; });
+    const double busy = s.times.median([&](const plan::LaneSummary& l) { return l.busy_s[lane]; });
     if (busy <= 0 && predicted.busy_s[lane] <= 0) continue;
     say("  {:<23}{:>10}  {:>6.1f}%  {:>8.1f}%\n", plan::kLaneNames[lane], format_seconds(busy), share(busy, step_s),
         share(predicted.busy_s[lane], s.predicted.step_s));
   }
-  const double exposed = median_of(s.lanes, [](const plan::LaneSummary& l) { return l.exposed_s; });
+  const double exposed = s.times.median([](const plan::LaneSummary& l) { return l.exposed_s; });
   say("  {:<23}{:>10}  {:>6.1f}%  {:>8.1f}%\n", "exposed", format_seconds(exposed), share(exposed, step_s),
       share(predicted.exposed_s, s.predicted.step_s));
 }
@@ -45,10 +29,10 @@ void say_lanes(const RunSummary& s, double step_s) {
 }  // namespace
 
 void print_summary(const RunSummary& s) {
-  const double steps_s = std::accumulate(s.step_seconds.begin(), s.step_seconds.end(), 0.0);
+  const double steps_s = s.times.seconds();
   std::vector<std::pair<runtime::OpDirection, runtime::OpTime>> rows(s.profile.begin(), s.profile.end());
   std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  say("\nwhere the time went ({} in {})\n", format_seconds(steps_s), counted(std::ssize(s.step_seconds), "step"));
+  say("\nwhere the time went ({} in {})\n", format_seconds(steps_s), counted(s.times.steps(), "step"));
   double ops_s = 0;
   for (const auto& [op, time] : rows) {
     ops_s += time.seconds;
@@ -59,7 +43,7 @@ void print_summary(const RunSummary& s) {
   say("  {:28} {:>5.1f}%  waiting for the optimizer and between steps\n", "not in ops",
       100 * std::max(0.0, 1 - ops_s / std::max(steps_s, 1e-9)));
   const int64_t planned = s.program.tier_bytes[0] + s.program.tier_bytes[1];
-  const double step_s = median(s.step_seconds);
+  const double step_s = s.times.median_step_s();
   say("step: median {}, predicted {} ({:+.1f}%); measured GEMM rate {:.0f} GFLOPS\n", format_seconds(step_s),
       format_seconds(s.predicted.step_s), 100 * (step_s / s.predicted.step_s - 1), s.machine.gemm_flops / 1e9);
   say_lanes(s, step_s);

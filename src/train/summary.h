@@ -2,22 +2,21 @@
 #pragma once
 
 #include <filesystem>
-#include <vector>
 
 #include "hw/profile.h"
 #include "plan/program.h"
 #include "plan/timeline.h"
 #include "runtime/unit_runner.h"
+#include "train/step_times.h"
 
 namespace lazytrain::train {
 
 struct RunSummary {
-  const plan::Program& program;
+  const plan::Program& program;  // the last one
   const runtime::OpProfile& profile;
   const hw::Profile& machine;
   const plan::Timeline& predicted;
-  const std::vector<double>& step_seconds;
-  const std::vector<plan::LaneSummary>& lanes;  // by step
+  const StepTimes& times;
   int64_t skipped = 0;
   std::filesystem::path model;
 };

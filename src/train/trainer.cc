@@ -16,20 +16,23 @@
 #include "model/parameter_tensors.h"
 #include "optim/grad_norm.h"
 #include "optim/step_guard.h"
+#include "plan/describe.h"
 #include "plan/trace.h"
-#include "runtime/executor.h"
 #include "runtime/finite_weights.h"
 #include "runtime/forward_loss.h"
 #include "runtime/master_weights.h"
 #include "train/checkpoint.h"
 #include "train/data.h"
+#include "train/engine.h"
 #include "train/export.h"
 #include "train/metrics.h"
 #include "train/output_folder.h"
 #include "train/plan_file.h"
 #include "train/planning.h"
 #include "train/progress.h"
+#include "train/replanner.h"
 #include "train/signals.h"
+#include "train/step_times.h"
 #include "train/summary.h"
 #include "train/wording.h"
 
@@ -41,6 +44,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kInterrupted = 130;
 constexpr const char* kConfigFile = "config.yaml";
+constexpr const char* kPlanFile = "plan.json";
+
+std::string plan_text(const plan::Program& program, const model::ModelConfig& model, const hw::Profile& machine) {
+  return plan_file_json(program, model, machine).dump(2) + "\n";
+}
 
 // What a run starts from.
 struct Beginning {
@@ -49,35 +57,22 @@ struct Beginning {
   std::optional<RunConfig> before;            // what config.yaml said
 };
 
-TrainResult result_of(const PlannedRun& planned) {
-  TrainResult result;
-  result.policy = planned.program.policy.name;
-  result.predicted_step_s = planned.predicted.step_s;
-  return result;
-}
-
 class Trainer {
  public:
   Trainer(const RunConfig& config, const model::ModelConfig& model, const graph::Graph& graph, const Workers& workers,
           ThreadPool& pool, PlannedRun planned, Beginning beginning)
-      : result_(result_of(planned)),
-        config_(config),
+      : config_(config),
         beginning_(std::move(beginning)),
         model_(model),
         graph_(graph),
         pool_(pool),
         machine_(planned.machine),
-        predicted_(std::move(planned.predicted)),
         data_(config, config.data.train, config.data.pack, config.data.shuffle, graph, pool),
         total_steps_(steps_of(config, data_.rows())),
-        host_pool_(std::max(1, workers.host)),
-        memory_(runtime::TierMemory::of(planned.program, planned.disk ? &*planned.disk : nullptr)),
-        state_(graph, planned.program.gradient, planned.program.state, memory_, planned.program.moments),
-        executor_(graph, std::move(planned.program), memory_, pool,
-                  {.host_pool = workers.host > 0 ? &host_pool_ : nullptr,
-                   .cores = workers.cores,
-                   .rates = planned.rates ? &*planned.rates : nullptr}),
+        engine_(graph, workers, pool, std::move(planned)),
+        replanner_(config, graph, engine_, pool.threads()),
         checkpoints_(config.output / "checkpoints") {
+    take_prediction();
     report_data(config.data.train, data_);
     if (!config.data.eval.empty()) {
       eval_data_.emplace(config, config.data.eval, false, false, graph, pool);
@@ -89,7 +84,7 @@ class Trainer {
   void start() {
     const std::string numbers = hash_of_run();
     if (beginning_.checkpoint) {
-      trainer_ = CheckpointFolder::load(*beginning_.checkpoint, state_);
+      trainer_ = CheckpointFolder::load(*beginning_.checkpoint, engine_.state());
       result_.checkpoint = *beginning_.checkpoint;
       guard_ = optim::StepGuard(trainer_.guard);
       if (trainer_.numbers != numbers) {
@@ -98,7 +93,7 @@ class Trainer {
       }
       spdlog::info("going on from {} (step {} of {})", beginning_.checkpoint->string(), trainer_.step, total_steps_);
     } else {
-      state_.load_weights(*beginning_.weights, &pool_);
+      engine_.state().load_weights(*beginning_.weights, &pool_);
       trainer_.model = graph_.fingerprint;
       trainer_.numbers = numbers;
     }
@@ -120,6 +115,7 @@ class Trainer {
       stopped = signals.stop_requested();
       const bool last = trainer_.step == total_steps_;
       if (eval_data_ && (last || due(config_.eval_every))) line.eval_loss = evaluate();
+      if (!last && !stopped) consider_plan(line, progress);
       metrics.write(line);
       progress.step(line);
       result_.loss = line.loss;
@@ -127,6 +123,7 @@ class Trainer {
       if (!last && !stopped && due(config_.save_every)) save_and_go_on(progress);
     }
     progress.pause();
+    replanner_.stop();
     if (trainer_.step >= total_steps_) signals.ending();
     finish_update();
     save_at_the_end();
@@ -134,23 +131,23 @@ class Trainer {
     result_.total_steps = total_steps_;
     result_.skipped = trainer_.guard.skipped;
     if (timeline_) write_last_trace();
+    write_measurements();
     if (stopped && trainer_.step < total_steps_) {
       spdlog::info("stopped after step {} of {}, checkpoint saved: go on with --resume", trainer_.step, total_steps_);
       result_.exit_code = kInterrupted;
       return result_;
     }
     result_.model = config_.output / "model";
-    export_model(model_, state_, config_.model, result_.model, DType::kBF16);
+    export_model(model_, engine_.state(), config_.model, result_.model, DType::kBF16);
     if (was_finished) {
       say("nothing was left to do: the run was finished already, with step {}\nmodel: {}\n", trainer_.step,
           result_.model.string());
     } else {
-      print_summary({.program = executor_.program(),
-                     .profile = executor_.profile(),
+      print_summary({.program = engine_.program(),
+                     .profile = engine_.profile(),
                      .machine = machine_,
-                     .predicted = predicted_,
-                     .step_seconds = step_seconds_,
-                     .lanes = lanes_,
+                     .predicted = engine_.planned().predicted,
+                     .times = times_,
                      .skipped = trainer_.guard.skipped,
                      .model = result_.model});
     }
@@ -204,7 +201,8 @@ class Trainer {
     const int64_t number = trainer_.step + 1;
     const StepBatch batch = data_.step(number, config_.batch, config_.micro_batch);
     const std::vector<ops::Tokens> views = batch.views();
-    runtime::StepResult result = executor_.run_step(views, pending_ ? &*pending_ : nullptr);
+    runtime::StepResult result = engine_.executor().run_step(views, pending_ ? &*pending_ : nullptr);
+    had_update_ = pending_.has_value();
     pending_.reset();
     const double loss = result.loss.nll / static_cast<double>(result.loss.count);
     if (number == first_step_ && !std::isfinite(loss)) refuse_broken_weights();
@@ -228,9 +226,8 @@ class Trainer {
     trainer_.tokens += batch.tokens;
 
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    const plan::LaneSummary lanes = plan::summarize(executor_.program(), result.timeline);
-    step_seconds_.push_back(seconds);
-    lanes_.push_back(lanes);
+    const plan::LaneSummary lanes = plan::summarize(engine_.program(), result.timeline);
+    times_.add(seconds, lanes);
     timeline_ = std::move(result.timeline);
     return {.step = number,
             .loss = loss,
@@ -245,12 +242,15 @@ class Trainer {
             .peak_host_bytes = timeline_->peak_bytes[static_cast<size_t>(plan::Tier::kHost)],
             .peak_disk_bytes = timeline_->peak_bytes[static_cast<size_t>(plan::Tier::kDisk)],
             .skipped = !apply,
-            .eval_loss = {}};
+            .eval_loss = {},
+            .predicted_step_s = engine_.planned().predicted.step_s,
+            .predicted_exposed_s = predicted_exposed_s_,
+            .replan = nullptr};
   }
 
   // A loss that is not finite from the first step on may come from weights that are not: no rate mends those.
   void refuse_broken_weights() const {
-    const auto broken = runtime::find_not_finite(state_);
+    const auto broken = runtime::find_not_finite(engine_.state());
     if (!broken) return;
     if (beginning_.checkpoint) {
       throw InputError("{}: {}, so the loss is not either: remove this checkpoint and --resume from an older one",
@@ -260,10 +260,45 @@ class Trainer {
                      model::tensor_of(*broken->parameter, *beginning_.weights).file->where(), broken->describe());
   }
 
+  // Plans again where steps are not what was predicted; what is done stands in the line and in the log.
+  void consider_plan(StepMetrics& line, Progress& progress) {
+    const auto event = replanner_.after_step(*timeline_, had_update_, [this] { finish_update(); });
+    if (!event) return;
+    progress.pause();
+    spdlog::info("step {}: {}", line.step, event->words);
+    line.replan = event->metrics;
+    if (!event->changed) return;
+    say(plan::describe(engine_.program(), graph_, engine_.planned().predicted, machine_, engine_.planned().budgets));
+    times_.plan_changed();
+    take_prediction();
+    try {
+      write_file(config_.output / kPlanFile, plan_text(engine_.program(), model_, machine_));
+    } catch (const RunError& error) {
+      spdlog::error("{}; the run goes on, and its plan.json is that of the plan before", error.what());
+    }
+  }
+
+  void take_prediction() {
+    const plan::Timeline& predicted = engine_.planned().predicted;
+    result_.policy = engine_.program().policy.name;
+    result_.predicted_step_s = predicted.step_s;
+    predicted_exposed_s_ = plan::summarize(engine_.program(), predicted).exposed_s;
+  }
+
+  // For `plan --measured`.
+  void write_measurements() {
+    if (replanner_.measurements().steps() == 0) return;
+    try {
+      write_file(config_.output / "measured.json", to_json(replanner_.measurements()).dump(2) + "\n");
+    } catch (const RunError& error) {
+      spdlog::error("{}; the run goes on without it", error.what());
+    }
+  }
+
   // Weights outside the executor are read only after the update that belongs to them.
   void finish_update() {
     if (!pending_) return;
-    executor_.finish_update(*pending_);
+    engine_.executor().finish_update(*pending_);
     pending_.reset();
   }
 
@@ -272,7 +307,7 @@ class Trainer {
     const int64_t rows = std::min(config_.micro_batch, eval_data_->rows());
     const graph::Dims dims{rows * config_.seq, config_.seq, size_of(config_.compute)};
     runtime::ForwardLoss forward(graph_, dims, config_.compute, pool_);
-    runtime::MasterWeights weights(state_, config_.compute, pool_);
+    runtime::MasterWeights weights(engine_.state(), config_.compute, pool_);
     ops::LossSum total;
     for (int64_t begin = 0; begin < eval_data_->rows(); begin += rows) {
       const int64_t count = std::min(rows, eval_data_->rows() - begin);
@@ -288,7 +323,7 @@ class Trainer {
   }
 
   void save() {
-    checkpoints_.save(trainer_, state_, config_.save_keep);
+    checkpoints_.save(trainer_, engine_.state(), config_.save_keep);
     result_.checkpoint = config_.output / "checkpoints" / fmt::format("step-{}", trainer_.step);
   }
 
@@ -321,7 +356,7 @@ class Trainer {
 
   void write_last_trace() {
     try {
-      plan::write_trace(executor_.program(), graph_, *timeline_, config_.output / "trace.json");
+      plan::write_trace(engine_.program(), graph_, *timeline_, config_.output / "trace.json");
     } catch (const RunError& error) {
       spdlog::error("{}; the run goes on without the trace", error.what());
     }
@@ -334,22 +369,20 @@ class Trainer {
   const graph::Graph& graph_;
   ThreadPool& pool_;
   hw::Profile machine_;
-  plan::Timeline predicted_;
   DataSource data_;
   std::optional<DataSource> eval_data_;
   int64_t total_steps_;
-  ThreadPool host_pool_;
-  runtime::TierMemory memory_;
-  runtime::ModelState state_;
-  runtime::Executor executor_;
+  Engine engine_;
+  Replanner replanner_;
   CheckpointFolder checkpoints_;
   TrainerState trainer_;
   int64_t first_step_ = 1;  // of this process
   optim::StepGuard guard_;
   std::optional<runtime::PendingUpdate> pending_;
   std::optional<plan::Timeline> timeline_;  // of the last step
-  std::vector<double> step_seconds_;
-  std::vector<plan::LaneSummary> lanes_;  // by step
+  bool had_update_ = false;                 // the last step
+  double predicted_exposed_s_ = 0;
+  StepTimes times_;
 };
 
 // The run's own configuration of last time; none when nobody can read it any more.
@@ -405,14 +438,19 @@ TrainResult run_training(const RunConfig& config, const TrainOptions& options) {
   ThreadPool pool(workers.compute);
   PlannedRun planned = plan_run(config, graph, pool);
   say(describe(planned, graph));
-  if (options.dry_run) return result_of(planned);
+  if (options.dry_run) {
+    TrainResult result;
+    result.policy = planned.program.policy.name;
+    result.predicted_step_s = planned.predicted.step_s;
+    return result;
+  }
 
-  const std::string plan = plan_file_json(planned.program, model, planned.machine).dump(2) + "\n";
+  const std::string plan = plan_text(planned.program, model, planned.machine);
   Trainer trainer(config, model, graph, workers, pool, std::move(planned), std::move(beginning));
   trainer.start();
   output->keep();
   write_file(config.output / kConfigFile, to_yaml(config));
-  write_file(config.output / "plan.json", plan);
+  write_file(config.output / kPlanFile, plan);
   TrainResult result = trainer.run(signals);
   if (result.exit_code == 0) signals.finished();
   return result;

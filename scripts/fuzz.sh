@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the libFuzzer programs (preset asan, clang) and runs each for SECONDS (default 60), as many at a time as there
+# Builds the libFuzzer programs (preset asan, clang) and runs each for SECONDS (default 60), one more at a time than there
 # are cores. Prints one line a target and exits with the number of targets that failed. New inputs and crashes stay in
 # build/asan/; a crash file is run again with build/asan/fuzz/TARGET FILE.
 #   scripts/fuzz.sh [SECONDS] [TARGET...]
@@ -43,7 +43,7 @@ reap() {
   pids=("${pids[@]:1}")
 }
 for name in "${targets[@]}"; do
-  if [[ ${#pids[@]} -ge $cores ]]; then reap; fi
+  if [[ ${#pids[@]} -gt $cores ]]; then reap; fi
   run_target "$name" &
   pids+=($!)
 done

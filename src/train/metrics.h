@@ -20,6 +20,7 @@ struct StepMetrics {
   double lr = 0;
   int64_t tokens = 0;  // of this step, padding never counts
   double tok_per_s = 0;
+  double flops = 0;  // that its matrix products need, for the progress line alone
   double step_s = 0;
   double exposed_s = 0;
   std::array<double, plan::kLanes> busy_s = {};  // by lane

@@ -8,10 +8,9 @@
 
 namespace lazytrain::train {
 
-Progress::Progress(int64_t first_step, int64_t total_steps, int64_t every, double flops_a_token, double gemm_flops)
+Progress::Progress(int64_t first_step, int64_t total_steps, int64_t every, double gemm_flops)
     : total_(total_steps),
       every_(every),
-      flops_a_token_(flops_a_token),
       gemm_flops_(gemm_flops),
       terminal_(::isatty(STDERR_FILENO) == 1),
       last_shown_(first_step) {}
@@ -37,7 +36,7 @@ void Progress::step(const StepMetrics& m) {
 }
 
 std::string Progress::line(const StepMetrics& m) const {
-  const double mfu = gemm_flops_ > 0 ? flops_a_token_ * m.tok_per_s / gemm_flops_ : 0;
+  const double mfu = gemm_flops_ > 0 && m.step_s > 0 ? m.flops / m.step_s / gemm_flops_ : 0;
   const double exposed = m.step_s > 0 ? m.exposed_s / m.step_s : 0;
   std::string text =
       fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tok/s  MFU {:.0f}%  exposed {:.1f}%  mem {}",

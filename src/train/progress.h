@@ -10,8 +10,8 @@ namespace lazytrain::train {
 
 class Progress {
  public:
-  // `flops_a_token`: 6 N; `gemm_flops`: the measured rate that MFU is taken against.
-  Progress(int64_t first_step, int64_t total_steps, int64_t every, double flops_a_token, double gemm_flops);
+  // `gemm_flops`: the measured rate that MFU is taken against.
+  Progress(int64_t first_step, int64_t total_steps, int64_t every, double gemm_flops);
   ~Progress();
 
   void step(const StepMetrics& metrics);
@@ -23,7 +23,6 @@ class Progress {
 
   int64_t total_;
   int64_t every_;
-  double flops_a_token_;
   double gemm_flops_;
   bool terminal_;
   bool open_ = false;       // a live line stands on the terminal

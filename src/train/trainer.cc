@@ -103,8 +103,7 @@ class Trainer {
 
   TrainResult run(SignalScope& signals) {
     const bool was_finished = trainer_.step >= total_steps_;
-    Progress progress(trainer_.step, total_steps_, config_.log_every,
-                      6.0 * static_cast<double>(graph_.matmul_parameters()), machine_.gemm_flops);
+    Progress progress(trainer_.step, total_steps_, config_.log_every, machine_.gemm_flops);
     MetricsWriter metrics(config_.output, trainer_.step, config_.tensorboard, [&progress](const std::string& trouble) {
       progress.pause();
       spdlog::error("{}", trouble);
@@ -244,6 +243,7 @@ class Trainer {
             .lr = lr,
             .tokens = batch.tokens,
             .tok_per_s = static_cast<double>(batch.tokens) / seconds,
+            .flops = needed_flops(batch.tokens, result.loss.count),
             .step_s = seconds,
             .exposed_s = lanes.exposed_s,
             .busy_s = lanes.busy_s,
@@ -255,6 +255,17 @@ class Trainer {
             .predicted_step_s = engine_.planned().predicted.step_s,
             .predicted_exposed_s = predicted_exposed_s_,
             .replan = nullptr};
+  }
+
+  // 6 a weight and token; the head computes for learnt tokens alone.
+  double needed_flops(int64_t tokens, int64_t learnt) const {
+    int64_t head = 0;
+    for (const graph::Parameter& parameter : graph_.units.back().params) {
+      if (parameter.shape.size() == 2) head += parameter.elements;
+    }
+    const int64_t body = graph_.matmul_parameters() - head;
+    return 6 * (static_cast<double>(body) * static_cast<double>(tokens) +
+                static_cast<double>(head) * static_cast<double>(learnt));
   }
 
   // A loss that is not finite from the first step on may come from weights that are not: no rate mends those.

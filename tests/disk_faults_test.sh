@@ -29,6 +29,9 @@ if mount -t tmpfs -o size=1m tmpfs little 2>/dev/null; then
   mounted+=(little)
   expect "a file system without the room" 3 'disk' "$LAZYTRAIN" train run.yaml output=none plan.policy=all-on-disk disk.path=little
   check "nothing is left there" test -z "$(ls little)"
+  dd if=/dev/zero of=little/filler bs=64k 2>/dev/null || true
+  expect "a full disk" 3 "^error: disk.path: the disk of little is full" "$LAZYTRAIN" train run.yaml output=full \
+    plan.policy=all-on-disk disk.path=little --dry-run
   umount little && mount -t tmpfs -o size=64m tmpfs little
   check "tmpfs with room: it runs" "$LAZYTRAIN" train run.yaml output=tmpfs plan.policy=all-on-disk disk.path=little data.pack=false
   check "to the same bits" same_run whole tmpfs

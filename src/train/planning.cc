@@ -239,6 +239,10 @@ class Planning {
       throw UsageError("disk.path: no file can be made in {}: {}", config_.disk.path.string(), std::strerror(errno));
     }
     const int64_t room = runtime::free_disk_bytes(config_.disk.path);
+    if (room == 0) {
+      throw Infeasible("disk.path: the disk of {} is full: make room there, or name a folder on another one",
+                       config_.disk.path.string());
+    }
     if (!run_.rates) {
       run_.machine.links.disk_read = run_.machine.links.disk_write = kUnmeasuredDisk;
       bytes = room;

@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/median.h"
 #include "base/rng.h"
 #include "base/units.h"
 #include "runtime/arena.h"
@@ -146,11 +147,6 @@ class Fio {
   fs::path file_;
   std::string command_;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 void run(const Arguments& a) {
   Ours ours(a, true);

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -93,12 +92,6 @@ std::string edited(std::string text, std::span<const uint8_t> edits) {
   return text;
 }
 
-void write(const fs::path& file, const std::string& text) {
-  std::FILE* out = std::fopen(file.c_str(), "wb");
-  if (out == nullptr || std::fwrite(text.data(), 1, text.size(), out) != text.size()) std::abort();
-  std::fclose(out);
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -112,8 +105,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::array<std::string, kFiles.size()> files = fixture.saved[from].files;
   if (!hashes) files[2] = fixture.saved[from].marker_without_hashes;
   files[file] = edited(files[file], {data + 1, size - 1});
-  fs::create_directories(fixture.step());
-  for (size_t f = 0; f < kFiles.size(); ++f) write(fixture.step() / kFiles[f], files[f]);
+  for (size_t f = 0; f < kFiles.size(); ++f) write_file(fixture.step() / kFiles[f], files[f]);
   try {
     static_cast<void>(train::CheckpointFolder(fixture.folder).newest());
     train::CheckpointFolder::load(fixture.step(), *fixture.states[to], take);

@@ -155,7 +155,7 @@ int plan_command(const PlanArgs& args) {
                                            : plan_on_several_memories(args, graph, machine, compute, budgets);
   const Planned& planned = answer.planned;
   if (!args.out.empty()) {
-    write_file(args.out, train::plan_file_json(planned.program, config, machine).dump(2) + "\n");
+    write_file(args.out, train::plan_file_text(planned.program, config, machine));
   }
   Json object = plan::to_json(plan::figures_of(planned.program, graph, planned.timeline));
   const plan::Policy& policy = planned.program.policy;

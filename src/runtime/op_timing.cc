@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/arith.h"
+#include "base/median.h"
 #include "base/rng.h"
 #include "graph/pass.h"
 #include "runtime/arena.h"
@@ -44,12 +45,6 @@ struct Rows {
     return {static_cast<int64_t>(ids.size()), ids, positions, ids, doc_starts, 1 / static_cast<double>(ids.size())};
   }
 };
-
-int64_t elements_of(const graph::Parameter& parameter) {
-  int64_t n = 1;
-  for (const int64_t extent : parameter.shape) n *= extent;
-  return n;
-}
 
 // A unit with all that a pass of it touches, in one arena: first counted, then laid out.
 class Bench {
@@ -90,7 +85,7 @@ class Bench {
     binding_.gradient = take(std::max(boundary(unit_.output), boundary(unit_.input)));
     binding_.workspace = take(std::max(pass_.workspace_bytes, forward_.workspace_bytes));
     for (const graph::Parameter& parameter : unit_.params) {
-      const int64_t n = elements_of(parameter);
+      const int64_t n = parameter.elements;
       binding_.params.push_back(parameter_view(parameter, take(n * size_of(compute_)), compute_));
       binding_.param_grads.push_back(parameter_view(parameter, take(4 * n), DType::kF32));
     }
@@ -129,12 +124,6 @@ class Bench {
   std::span<std::byte> scratch_;
   Arena arena_;
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 

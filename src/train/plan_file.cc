@@ -34,12 +34,12 @@ void refuse_updates_in_backward(const PlanFile& plan) {
 
 }  // namespace
 
-Json plan_file_json(const plan::Program& program, const model::ModelConfig& config, const hw::Profile& machine) {
+std::string plan_file_text(const plan::Program& program, const model::ModelConfig& config, const hw::Profile& machine) {
   Json json = plan::to_json(program.policy);
   json["compute"] = compute_name(program.compute);
   json["profile"] = hw::to_json(machine);
   json["model_config"] = config.raw;
-  return json;
+  return json.dump(2) + "\n";
 }
 
 PlanFile read_plan_file(const std::filesystem::path& path) {

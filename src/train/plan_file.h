@@ -22,7 +22,8 @@ struct PlanFile {
   Json model_config;                   // null: the file does not say
 };
 
-Json plan_file_json(const plan::Program& program, const model::ModelConfig& config, const hw::Profile& machine);
+// The text of plan.json.
+std::string plan_file_text(const plan::Program& program, const model::ModelConfig& config, const hw::Profile& machine);
 
 // Throws InputError. Files from before plans knew their model and machine are read with what stands beside the policy.
 PlanFile read_plan_file(const std::filesystem::path& path);

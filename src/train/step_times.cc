@@ -1,6 +1,8 @@
 #include "train/step_times.h"
 
-#include <algorithm>
+#include <utility>
+
+#include "base/median.h"
 
 namespace lazytrain::train {
 
@@ -23,12 +25,9 @@ void StepTimes::plan_changed() {
 }
 
 double StepTimes::median_of(const std::function<double(const Step&)>& of) const {
-  if (newest_.empty()) return 0;
   std::vector<double> values;
   for (const Step& step : newest_) values.push_back(of(step));
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return lazytrain::median(std::move(values));
 }
 
 double StepTimes::median_step_s() const {

@@ -47,10 +47,6 @@ constexpr int kInterrupted = 130;
 constexpr const char* kConfigFile = "config.yaml";
 constexpr const char* kPlanFile = "plan.json";
 
-std::string plan_text(const plan::Program& program, const model::ModelConfig& model, const hw::Profile& machine) {
-  return plan_file_json(program, model, machine).dump(2) + "\n";
-}
-
 // What a run starts from.
 struct Beginning {
   std::optional<fs::path> checkpoint;         // of the same run
@@ -292,7 +288,7 @@ class Trainer {
     times_.plan_changed();
     take_prediction();
     try {
-      write_file(config_.output / kPlanFile, plan_text(engine_.program(), model_, machine_));
+      write_file(config_.output / kPlanFile, plan_file_text(engine_.program(), model_, machine_));
     } catch (const RunError& error) {
       spdlog::error("{}; the run goes on, and its plan.json is that of the plan before", error.what());
     }
@@ -465,7 +461,7 @@ TrainResult run_training(const RunConfig& config, const TrainOptions& options) {
     return result;
   }
 
-  const std::string plan = plan_text(planned.program, model, planned.machine);
+  const std::string plan = plan_file_text(planned.program, model, planned.machine);
   Trainer trainer(config, model, graph, workers, pool, std::move(planned), std::move(beginning));
   trainer.start();
   output->keep();
